@@ -10,11 +10,10 @@
 #include "optimfs/run.h"
 
 #include "base/human.h"
+#include "base/team.h"
 #include "tools/cmd_diff.h"
 #include "tools/cmd_plan.h"
 #include "tools/delta.h"
-
-#define JOBS_MAX 64
 
 /* Where the finished part is, malloc'ed. */
 static void kept(void *ctx, const char *stage)
@@ -124,7 +123,7 @@ static int reshard(struct ofs_command *c, const struct ofs_verb *verb)
 
 	if (ofs_to_is_delta(c->to))
 		return ofs_reshard_delta(c, verb);
-	if (ofs_command_jobs(c, verb, JOBS_MAX, &jobs, &status) == 0 &&
+	if (ofs_command_jobs(c, verb, OFS_TEAM_MAX, &jobs, &status) == 0 &&
 	    (status = check_reference(c)) == OFS_EXIT_OK)
 		status = write_view(c, jobs);
 	return status;

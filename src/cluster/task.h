@@ -41,8 +41,8 @@ int ofs_task_assign(struct ofs_task_job *job, size_t n, const int *worker,
 /* By rank, malloc'ed: the rank that works for it. It is the rank itself, if that
  * works; else one on its machine; else rank 0. */
 int *ofs_task_workers(const struct optimfs_group *w, struct optimfs_error *err);
-/* How many threads this rank works with: those that ranks which work on one machine
- * have for themselves share its processors. w NULL: a single process. */
+/* How many threads this rank works with: ranks that work on one machine share its
+ * processors. w NULL: a single process. */
 unsigned ofs_task_threads(const struct optimfs_group *w);
 
 /* Takes a report of rank from; in any thread, one at a time. An error is sent

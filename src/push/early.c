@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/xxh3.h"
 #include "fs/view.h"
 #include "journal/stage.h"
@@ -86,12 +87,8 @@ struct early {
 
 /* --- what goes where -------------------------------------------------------- */
 
-static int compare_places(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
-}
+OFS_COMPARE_BY3(by_tensor, struct place, tensor, file, off)
+OFS_COMPARE_KEY(is_of_tensor, uint32_t, struct place, tensor)
 
 static int add_place(struct early *e, uint64_t base, const struct ofs_piece *p,
     struct optimfs_error *err)
@@ -170,7 +167,7 @@ static int add_files(struct early *e, struct ofs_at view,
 		if (!ofs_view_is_dir(e->snap, at) && add_file(e, at, err) == -1)
 			return -1;
 	if (e->nplaces > 0)
-		qsort(e->place, e->nplaces, sizeof(*e->place), compare_places);
+		qsort(e->place, e->nplaces, sizeof(*e->place), by_tensor);
 	return has_room(e) ? 0 : -1;
 }
 
@@ -235,18 +232,11 @@ static int write_place(struct early *e, struct place *p)
 
 static int write_tensor(struct early *e, uint32_t tensor)
 {
-	size_t lo = 0, hi = e->nplaces;
+	size_t i = ofs_lower_bound(&tensor, e->place, e->nplaces,
+	    sizeof(*e->place), is_of_tensor);
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (e->place[mid].tensor < tensor)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < e->nplaces && e->place[lo].tensor == tensor; lo++)
-		if (!e->place[lo].done && write_place(e, &e->place[lo]) == -1)
+	for (; i < e->nplaces && e->place[i].tensor == tensor; i++)
+		if (!e->place[i].done && write_place(e, &e->place[i]) == -1)
 			return -1;
 	return 0;
 }
