@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/mount_line.h"
 #include "base/newmount.h"
 #include "journal/stage_path.h"
 
@@ -37,12 +39,14 @@ struct holder {
 };
 
 /* The contents of the file that tells everybody of the holder's mount: its
- * device, and the name space of the process number. */
+ * device, the name space of the process number, and the source, because the
+ * kernel gives the device number of a mount that is gone to the next one. */
 struct mounted {
 	char boot[OFS_BOOT_ID];
 	long pid;
 	unsigned major, minor;
 	uint64_t pids;
+	char source[PATH_MAX]; /* "": unknown */
 };
 
 void ofs_boot_id(char id[OFS_BOOT_ID])
@@ -241,24 +245,53 @@ static uint64_t pid_space(void)
 	return stat("/proc/self/ns/pid", &st) == -1 ? 0 : st.st_ino;
 }
 
+/* The source of the mount of a device that a process sees; the caller frees it.
+ * NULL: it sees none, or, if not *readable, who knows. */
+static char *source_of(const char *pid, unsigned major, unsigned minor,
+    bool *readable)
+{
+	char path[64], *line = NULL, *source = NULL;
+	struct ofs_mount_line m;
+	size_t cap = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s/mountinfo", pid);
+	f = fopen(path, "re");
+	*readable = f != NULL;
+	if (f == NULL)
+		return NULL;
+	while (source == NULL && getline(&line, &cap, f) != -1)
+		if (ofs_mount_line_parse(line, &m) && m.major == major &&
+		    m.minor == minor)
+			source = strdup(m.source);
+	free(line);
+	fclose(f);
+	return source;
+}
+
 int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
     struct optimfs_error *err)
 {
-	char boot[OFS_BOOT_ID];
+	char boot[OFS_BOOT_ID], *source;
+	bool readable;
 	int fd;
 
 	ofs_boot_id(boot);
+	source = source_of("self", major(dev), minor(dev), &readable);
 	unlinkat(lock->dir, MOUNTED_NAME, 0);
 	fd = ofs_stage_open_file(lock->dir, MOUNTED_NAME,
 	    O_RDWR | O_CREAT | O_EXCL, 0644);
 	if (fd == -1 || fchmod(fd, 0644) == -1 || lock_file(fd) == 0 ||
-	    dprintf(fd, "boot %s\npid %ld\nmount %u:%u %" PRIu64 "\n", boot,
-		(long)getpid(), major(dev), minor(dev), pid_space()) < 0) {
+	    dprintf(fd, "boot %s\npid %ld\nmount %u:%u %" PRIu64 " %s\n", boot,
+		(long)getpid(), major(dev), minor(dev), pid_space(),
+		source != NULL ? source : "") < 0) {
 		optimfs_fail(err, errno, "OFS809 " MOUNTED_NAME ": %m");
+		free(source);
 		if (fd != -1)
 			close(fd);
 		return -1;
 	}
+	free(source);
 	lock->mounted = fd;
 	(void)fchmod(lock->dir, 0711);
 	return 0;
@@ -304,47 +337,60 @@ static int is_connected(unsigned minor)
 
 /* The kernel's list has the mounts of all name spaces, and those that umount -l
  * detached. Without it, the mounts that the process sees count, if they can be
- * read. */
+ * read. A device with another source belongs to another mount. */
 static bool is_mounted(const struct mounted *m)
 {
 	int connected = is_connected(m->minor);
-	char path[64], *line = NULL;
-	unsigned major, minor;
-	size_t cap = 0;
-	bool found = false;
-	FILE *f;
+	bool same_space = m->pids == pid_space(), readable, found;
+	char pid[32] = "self", *source;
 
-	if (connected != -1 || m->pids != pid_space())
-		return connected != 0;
-	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", m->pid);
-	f = fopen(path, "re");
-	if (f == NULL)
-		return true;
-	while (!found && getline(&line, &cap, f) != -1)
-		found = sscanf(line, "%*u %*u %u:%u", &major, &minor) == 2 &&
-		    major == m->major && minor == m->minor;
-	free(line);
-	fclose(f);
+	if (same_space)
+		snprintf(pid, sizeof(pid), "%ld", m->pid);
+	source = source_of(pid, m->major, m->minor, &readable);
+	if (source != NULL)
+		found = m->source[0] == '\0' || strcmp(source, m->source) == 0;
+	else if (connected != -1)
+		found = connected;
+	else
+		found = !same_space || !readable;
+	free(source);
 	return found;
+}
+
+/* False: the file is not one of these. The source may have spaces and newlines:
+ * it is all that follows, but for the last newline. */
+static bool get_mounted(int fd, struct mounted *m)
+{
+	char text[PATH_MAX + 200];
+	ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
+	int source = 0;
+
+	text[n > 0 ? n : 0] = '\0';
+	*m = (struct mounted){ 0 };
+	if (sscanf(text, "boot %39[^\n]\npid %ld\nmount %u:%u %" SCNu64 "%n",
+		m->boot, &m->pid, &m->major, &m->minor, &m->pids, &source) != 5)
+		return false;
+	if (text[source] == ' ' && n - source >= 2 &&
+	    n - source < (ssize_t)sizeof(m->source))
+		memcpy(m->source, text + source + 1, (size_t)(n - source - 2));
+	return true;
 }
 
 int ofs_lock_leaving(int dir, long *pid)
 {
 	int fd = ofs_stage_open_file(dir, MOUNTED_NAME, O_RDONLY, 0);
-	char text[200], boot[OFS_BOOT_ID];
+	char boot[OFS_BOOT_ID];
 	struct mounted m;
-	ssize_t n = fd == -1 ? 0 : pread(fd, text, sizeof(text) - 1, 0);
 
-	text[n > 0 ? n : 0] = '\0';
+	if (fd == -1)
+		return -1;
 	ofs_boot_id(boot);
-	if (sscanf(text, "boot %39[^\n]\npid %ld\nmount %u:%u %" SCNu64, m.boot,
-		&m.pid, &m.major, &m.minor, &m.pids) == 5 &&
-	    strcmp(m.boot, boot) == 0 && ofs_lock_busy(fd) && !is_mounted(&m)) {
+	if (get_mounted(fd, &m) && strcmp(m.boot, boot) == 0 &&
+	    ofs_lock_busy(fd) && !is_mounted(&m)) {
 		*pid = m.pid;
 		return fd;
 	}
-	if (fd != -1)
-		close(fd);
+	close(fd);
 	return -1;
 }
 
