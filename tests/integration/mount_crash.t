@@ -296,13 +296,17 @@ large_says() {
 		dd if="$mnt/model/w$shard" bs=1 skip=5000 count=1 status=none
 	done
 }
-# FAULT_HOW=1: the daemon is killed when it keeps the second of the new files
+# FAULT_HOW=1: the daemon is killed when it keeps the second of the new files. It
+# has one processor, and so one thread: of two threads, the second one could be
+# killed before the first one has kept its file.
+alone=$(taskset -cp $$ 2>/dev/null | sed 's/.*: \([0-9]*\).*/taskset -c \1/')
+# shellcheck disable=SC2086 # two words and a number
 finish_one() {
 	rm -rf "$ck" "$stage" "$scratch/dir/ballast" &&
 	    python3 "$scratch/shards.py" "$ck" &&
 	    env LD_PRELOAD="$faultlib" FAULT_HOW=1 FAULT_PATH=finished/ FAULT_NTH=2 \
-		FAULT_AFTER="$stage/finished" "$OPTIMFS" mount -o rw,commit=explicit \
-		"$ck" "$mnt" </dev/null &&
+		FAULT_AFTER="$stage/finished" $alone "$OPTIMFS" mount \
+		-o rw,commit=explicit "$ck" "$mnt" </dev/null &&
 	    daemon=$(sed -n 's/^pid //p' "$stage/lock") && large x || return 1
 	commit 2>/dev/null
 	reap
