@@ -530,8 +530,8 @@ enum optimfs_gather_how {
 struct optimfs_gather {
 	enum optimfs_gather_how how;
 	uint64_t gpu_cache; /* bytes of GPU memory for gathered data */
-	/* A message for the user, from any thread, each one once: GPUs are no
-	 * longer used, and why. May be NULL. */
+	/* A message for the user, from any thread: GPUs are no longer used, and
+	 * why, or they are used again. May be NULL. */
 	void (*say)(void *ctx, const char *text);
 	void *ctx;
 };

@@ -864,6 +864,8 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	lost = told == NULL || wait_for_all(w, worker, told);
 	end_posts(w);
 	free(told);
+	if (w->gather != NULL)
+		w->gather->stop(w);
 	ofs_calls_stop(w->calls);
 	w->ops->leave(w->w, !lost);
 	/* requests are no longer answered */

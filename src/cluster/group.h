@@ -67,6 +67,8 @@ struct ofs_gather_ops {
 	 * or failed; buf is then undefined. */
 	bool (*fetch)(const struct ofs_manifest *s,
 	    const struct ofs_segment *segs, size_t n, uint8_t *buf);
+	/* Ends what other ranks were asked for, before this one leaves. */
+	void (*stop)(struct optimfs_group *w);
 	void (*free)(struct optimfs_group *w);
 };
 

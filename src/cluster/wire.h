@@ -32,7 +32,8 @@
  *          numbers (8) of the sender and of each rank
  *  SEND    sequence number (8), number of tokens (4), tokens (8 each); not
  *          answered
- *  HANG_UP nothing; the sender no longer uses its GPU
+ *  HANG_UP connection (1): it is over for the sender
+ *  CONNECT connection (1), its name (128), ranks (4 each): a call; nothing
  *
  * Sharing a task:
  *
@@ -62,6 +63,7 @@ enum ofs_wire_kind {
 	OFS_WIRE_LETTER = 9,
 	OFS_WIRE_PING = 10,
 	OFS_WIRE_HANG_UP = 11,
+	OFS_WIRE_CONNECT = 12,
 	OFS_WIRE_PARTICIPANT = 16,
 	OFS_WIRE_RESCAN = 17,
 	OFS_WIRE_OVER = 18,

@@ -41,10 +41,10 @@ same "1 rank" fake "" ranks 1 "$OPTIMFS" cp -r \
     -o gather=nccl,gpu_cache=64m "$ck" / "$scratch/got"
 same "NCCL error on 3 ranks" fake async=0:1 ranks 3 "$OPTIMFS" cp -r \
     -o gather=nccl,gpu_cache=64m,timeout=8 "$nodes/%r" / "$scratch/got"
-like "OFS901 says that 3 ranks go on over MPI" "$(cat "$scratch/said")" '*OFS901*MPI from now on*'
+like "OFS901 says that 3 ranks go on over MPI" "$(cat "$scratch/said")" '*OFS901*MPI until ranks are connected again*'
 same "NCCL error on 1 rank" fake async=0:0 ranks 1 "$OPTIMFS" cp -r \
     -o gather=nccl,gpu_cache=64m,timeout=8 "$ck" / "$scratch/got"
-like "OFS901 says that 1 rank goes on over MPI" "$(cat "$scratch/said")" '*OFS901*MPI from now on*'
+like "OFS901 says that 1 rank goes on over MPI" "$(cat "$scratch/said")" '*OFS901*MPI until ranks are connected again*'
 same "gather=auto without a GPU" fake devices=0 ranks 3 "$OPTIMFS" cp -r \
     -o gather=auto "$nodes/%r" / "$scratch/got"
 is "OFS903 is printed once for gather=auto without a GPU" \

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <nccl.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,7 +28,9 @@
  *   devices=N    the number of GPUs (8)
  *   max=MIB      larger allocations fail
  *   init=fail    ranks cannot be connected; init=hang: and it takes for ever
+ *   again=fail, again=hang: as init=, but only of the second connection
  *   left=MIB     so much memory is left for a connection, which takes 300
+ *   times=N      async= and hang= only in the first N communicators
  *   async=R:K    rank R's communicator has an error after K groups
  *   hang=R:K     rank R's group K never ends
  *   abort=hang   giving a connection up takes for ever
@@ -36,14 +39,16 @@
 struct faults {
 	int devices, async_rank, async_after, hang_rank, hang_at, reset, stuck;
 	long max, left;
-	char init, abort;
+	char init, again, abort;
+	unsigned times;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, 1 << 20, 1 << 20,
-	0, 0 };
+	0, 0, 0, UINT_MAX };
 static struct faults current;
 static int launches;
+static unsigned made[64]; /* communicators, by rank */
 
 static void read_faults(void)
 {
@@ -55,6 +60,8 @@ static void read_faults(void)
 		sscanf(p, "max=%ld", &f.max);
 		sscanf(p, "left=%ld", &f.left);
 		sscanf(p, "init=%c", &f.init);
+		sscanf(p, "again=%c", &f.again);
+		sscanf(p, "times=%u", &f.times);
 		sscanf(p, "abort=%c", &f.abort);
 		sscanf(p, "async=%d:%d", &f.async_rank, &f.async_after);
 		sscanf(p, "hang=%d:%d", &f.hang_rank, &f.hang_at);
@@ -66,6 +73,7 @@ static void read_faults(void)
 	pthread_mutex_lock(&lock);
 	current = f;
 	launches = 0;
+	memset(made, 0, sizeof(made));
 	pthread_mutex_unlock(&lock);
 }
 
@@ -120,6 +128,7 @@ struct message {
 struct ncclComm {
 	char dir[NCCL_UNIQUE_ID_BYTES];
 	int rank, size, groups;
+	unsigned nth; /* of the rank, from 0 */
 	bool aborted, looked_at;
 	ncclResult_t state;
 	struct fake_op *begun; /* not on a stream yet */
@@ -672,6 +681,13 @@ static void name_rank(const struct ncclComm *c, int rank, char path[300])
 	snprintf(path, 300, "%s/rank.%d", c->dir, rank);
 }
 
+static char how_init(const struct ncclComm *c)
+{
+	struct faults f = get_faults();
+
+	return c->nth == 1 && f.again != 0 ? f.again : f.init;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
     int rank, ncclConfig_t *config)
 {
@@ -686,7 +702,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 	c->state = ncclInProgress;
 	*comm = c;
 	name_rank(c, rank, path);
-	if (get_faults().init != 'h')
+	pthread_mutex_lock(&lock);
+	c->nth = made[rank]++;
+	pthread_mutex_unlock(&lock);
+	if (how_init(c) != 'h')
 		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 	return ncclInProgress;
 }
@@ -719,7 +738,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 {
 	struct faults f = get_faults();
 
-	if (c->state == ncclInProgress && f.init == 'f')
+	if (c->state == ncclInProgress && how_init(c) == 'f')
 		c->state = ncclSystemError;
 	if (c->state == ncclInProgress && f.left < 300)
 		c->state = ncclUnhandledCudaError;
@@ -727,7 +746,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 		put_on_stream(c);
 	else if (c->state == ncclInProgress && all_here(c))
 		c->state = ncclSuccess;
-	if (c->rank == f.async_rank && c->groups > f.async_after)
+	if (c->rank == f.async_rank && c->groups > f.async_after &&
+	    c->nth < f.times)
 		c->state = ncclRemoteError;
 	*state = c->state;
 	return ncclSuccess;
@@ -766,7 +786,8 @@ static ncclResult_t add_message(ncclComm_t c, bool send, const void *p,
 {
 	struct message *m = calloc(1, sizeof(*m));
 
-	if (m == NULL || !group.open || c->state != ncclSuccess)
+	if (m == NULL || !group.open || c->state != ncclSuccess || peer < 0 ||
+	    peer >= c->size)
 		abort();
 	*m = (struct message){
 		.comm = c, .p = there(p), .n = n, .peer = peer, .send = send
@@ -803,7 +824,8 @@ ncclResult_t ncclGroupEnd(void)
 	op = new_op(OP_GROUP);
 	op->comm = group.comm;
 	op->hangs =
-	    group.comm->rank == f.hang_rank && group.comm->groups == f.hang_at;
+	    group.comm->rank == f.hang_rank &&
+	    group.comm->groups == f.hang_at && group.comm->nth < f.times;
 	TAILQ_CONCAT(&op->messages, &group.messages, next);
 	group.comm->groups++;
 	group.comm->begun = op;

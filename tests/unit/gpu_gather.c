@@ -41,10 +41,12 @@ struct job {
 	struct optimfs_gather how;
 	void (*work)(struct job *j, int rank, struct optimfs_group *w);
 	struct optimfs_error err[MAX_RANKS]; /* of optimfs_group_gather */
-	_Atomic unsigned wrong, tried, nunused;
+	_Atomic unsigned wrong, tried, nunused, nlost;
 	pthread_mutex_t lock;
-	char said[8][1024];
+	char said[16][1024];
 	unsigned nsaid;
+	uint64_t connections; /* to wait for */
+	_Atomic unsigned nagain;
 };
 
 /* Each rank has a file of its own ("0", "1", ...); "all" is on every rank but
@@ -99,7 +101,7 @@ static void say(void *ctx, const char *text)
 	struct job *j = ctx;
 
 	pthread_mutex_lock(&j->lock);
-	if (j->nsaid < 8)
+	if (j->nsaid < 16)
 		snprintf(j->said[j->nsaid++], sizeof(j->said[0]), "%s", text);
 	pthread_mutex_unlock(&j->lock);
 }
@@ -348,8 +350,10 @@ static void read_after_loss(struct job *j, int rank, struct optimfs_group *w)
 {
 	read_some(j, w, (unsigned)rank, 3);
 	fakegroup_meet(j->f);
-	if (stat_of(w, "gpu.used ") == 0)
+	if (stat_of(w, "gpu.connections ") == 0)
 		atomic_fetch_add(&j->nunused, 1);
+	if (stat_of(w, "gpu.used ") == 0 || stat_of(w, "gpu.connections ") > 1)
+		atomic_fetch_add(&j->nlost, 1);
 }
 
 static unsigned count_said(const struct job *j, const char *part)
@@ -374,13 +378,83 @@ static void lost(const char *faults, int size, unsigned timeout,
 	is_int(j.err[0].code, 0, "%s: setting up succeeds", what);
 	ok(j.wrong == 0 && j.tried == 3 * (unsigned)size,
 	    "%s: all bytes are read over MPI", what);
-	ok(j.nunused > 0, "%s: a rank stops using its GPU", what);
+	ok(j.nlost > 0, "%s: a rank loses its connection", what);
 	ok(count_said(&j, code) >= 1, "%s: the failure is reported with %s",
 	    what, code);
 	ok(j.nsaid <= (unsigned)size, "%s: each rank reports it at most once",
 	    what);
 	for (unsigned i = 0; i < j.nsaid; i++)
 		diag("%s", j.said[i]);
+}
+
+/* A new connection. */
+
+/* Waits until this rank has had n connections, and uses the last one. */
+static void wait_connected(const struct optimfs_group *w, uint64_t n)
+{
+	while (stat_of(w, "gpu.connections ") < n ||
+	    stat_of(w, "gpu.used ") == 0)
+		usleep(1000);
+}
+
+static void read_again(struct job *j, int rank, struct optimfs_group *w)
+{
+	uint64_t before;
+
+	read_some(j, w, (unsigned)rank, 3);
+	wait_connected(w, j->connections);
+	fakegroup_meet(j->f);
+	before = stat_of(w, "gpu.received ");
+	read_some(j, w, (unsigned)rank + 10, 2);
+	if (stat_of(w, "gpu.received ") > before)
+		atomic_fetch_add(&j->nagain, 1);
+	fakegroup_meet(j->f);
+}
+
+/* After an error that does not come back all ranks are connected again. */
+static void again(const char *faults, int size, unsigned timeout,
+    uint64_t connections, const char *what)
+{
+	struct job j = { .timeout = timeout,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.connections = connections,
+		.work = read_again };
+
+	run(&j, size, faults);
+	ok(j.wrong == 0 && j.tried == 5 * (unsigned)size,
+	    "%s: all bytes are read", what);
+	is_int(j.nagain, size, "%s: then all ranks receive through GPUs", what);
+	ok(count_said(&j, "MPI until ranks are connected again") >= 1,
+	    "%s: the failure is reported", what);
+	is_int(count_said(&j, "NCCL is connected again"), 1,
+	    "%s: it is said once that ranks are connected again", what);
+	for (unsigned i = 0; i < j.nsaid; i++)
+		diag("%s", j.said[i]);
+}
+
+/* The job ends while the second connection is made, which would take for ever. */
+static void leave_early(struct job *j, int rank, struct optimfs_group *w)
+{
+	_Atomic uint64_t *calls =
+	    &fakegroup_counts(j->f)->asks_of[OFS_WIRE_CALL];
+	uint64_t before = atomic_load(calls);
+
+	fakegroup_meet(j->f);
+	read_some(j, w, (unsigned)rank, 3);
+	while (atomic_load(calls) == before)
+		usleep(1000);
+	fakegroup_meet(j->f);
+}
+
+static void leaves(void)
+{
+	struct job j = { .timeout = 0,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = leave_early };
+
+	run(&j, 3, "async=1:2,again=hang");
+	ok(j.wrong == 0 && j.tried == 9,
+	    "a job ends while its ranks are being connected again");
 }
 
 /* Half a block of a file, which one rank at a time reads. */
@@ -447,6 +521,22 @@ static void one_dead(void)
 	is_int(j.nsaid, 0, "a dead rank is not reported as a failure of GPUs");
 }
 
+static void read_of_1(const struct optimfs_group *w)
+{
+	const struct ofs_manifest *s = share_of(w);
+	uint64_t before = stat_of(w, "gpu.received ");
+	struct optimfs_error err;
+	uint32_t file = 0;
+
+	while (strcmp(s->file[file].path, "1") != 0)
+		file++;
+	ok(read_half(s, file, &err) == 0 &&
+		memcmp(half, content[1], sizeof(half)) == 0,
+	    "the file of a living rank is read");
+	is_u64(stat_of(w, "gpu.received "), before + sizeof(half),
+	    "it is received over the connection of the living ranks");
+}
+
 /* The sender of a transfer dies before it has sent. */
 static void read_of_2(struct job *j, int rank, struct optimfs_group *w)
 {
@@ -466,6 +556,12 @@ static void read_of_2(struct job *j, int rank, struct optimfs_group *w)
 	if (rank == 0)
 		ok(read_half(s, file, &err) == -1 && err.code == EHOSTDOWN,
 		    "reading from a rank that dies in a transfer fails");
+	/* the others connect without it */
+	if (rank != 2)
+		wait_connected(w, 2);
+	fakegroup_meet(j->f);
+	if (rank == 0)
+		read_of_1(w);
 	fakegroup_meet(j->f);
 	if (rank == 0)
 		fakegroup_kill(j->f, 2, 0);
@@ -482,6 +578,8 @@ static void dies_in_transfer(void)
 	ok(count_said(&j, "OFS901 NCCL: rank 2 ended during a transfer") == 1,
 	    "the reader says that the rank ended, before the time of a "
 	    "transfer is over");
+	ok(count_said(&j, "NCCL is connected again; 2 of 3 ranks use it") == 1,
+	    "it is said how many ranks are connected again");
 	for (unsigned i = 0; i < j.nsaid; i++)
 		diag("%s", j.said[i]);
 }
@@ -532,7 +630,7 @@ static void small_cache(void)
 static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 {
 	static const uint8_t kinds[] = { OFS_WIRE_STAGE, OFS_WIRE_SEQUENCE,
-		OFS_WIRE_SEND };
+		OFS_WIRE_SEND, OFS_WIRE_CONNECT };
 	uint8_t out[4096], request[64];
 	struct optimfs_error err;
 	unsigned seed = 5, failed = 0;
@@ -543,8 +641,8 @@ static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 
 			for (size_t k = 0; k < n; k++)
 				request[k] = (uint8_t)rand_r(&seed);
-			request[0] = kinds[i % 3];
-			if (i % 2 == 0 && n > 5)
+			request[0] = kinds[i % 4];
+			if (i % 3 == 0 && n > 5)
 				memset(request + 1, 0, 4);
 			failed += fakegroup_ask(j->f, 1, request, n, out,
 				      below(&seed, sizeof(out)), &err) == -1;
@@ -606,6 +704,12 @@ static void all_of_fake(void)
 	    "an asynchronous error of a single rank");
 	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
 	lost("stuck=3", 2, SHORT, "OFS902", "a GPU call that does not return");
+	again("async=1:2,times=1", 3, LONG, 2, "an error of one connection");
+	again("hang=0:3,times=1", 3, SHORT, 2, "a hang of one connection");
+	again("async=1:2,times=1,again=fail", 3, LONG, 3,
+	    "a connection that fails at the second attempt");
+	again("async=0:0,times=1", 1, LONG, 2, "an error of a single rank");
+	leaves();
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
 	    "NCCL that fails to connect");
 	refused(OPTIMFS_GATHER_NCCL, "init=hang", 2, 0, "OFS901",

@@ -22,7 +22,6 @@
 struct setup {
 	struct optimfs_group *w;
 	struct optimfs_gather how;
-	struct ofs_gpu_gather *gather;
 	char device[64];
 	struct optimfs_error own; /* local error; code 0: none */
 	struct ofs_allgather all;
@@ -105,17 +104,6 @@ static unsigned local_number(const struct optimfs_group *w)
 	return n;
 }
 
-static void say(const struct ofs_gpu_gather *b, const char *what,
-    const struct optimfs_error *err)
-{
-	char text[1024];
-
-	if (b->how.say == NULL)
-		return;
-	snprintf(text, sizeof(text), "%s: %s; %s", b->name, err->text, what);
-	b->how.say(b->how.ctx, text);
-}
-
 static uint32_t blocks_for(uint64_t cache)
 {
 	uint64_t n = cache / OFS_GPU_BLOCK;
@@ -136,7 +124,8 @@ static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
 		return -1;
 	b->gpu = b->ops->open(&config, device, err);
 	if (b->gpu == NULL && err->code == ENOMEM && b->how.gpu_cache > 0) {
-		say(b, "continuing without gpu_cache=", err);
+		ofs_gpu_gather_say(b, err->text,
+		    "continuing without gpu_cache=");
 		b->how.gpu_cache = 0;
 		config.blocks = MIN_BLOCKS;
 		b->gpu = b->ops->open(&config, device, err);
@@ -146,6 +135,38 @@ static int open_gpu(struct ofs_gpu_gather *b, unsigned timeout, char device[64],
 	b->blocks = ofs_blocks_new(config.blocks, err);
 	return b->blocks == NULL ? -1 : 0;
 }
+
+static void stop(struct optimfs_group *w)
+{
+	if (w->gpu_gather != NULL)
+		ofs_gpu_gather_stop(w->gpu_gather);
+}
+
+static void group_free(struct optimfs_group *w)
+{
+	struct ofs_gpu_gather *b = w->gpu_gather;
+
+	w->gpu_gather = NULL;
+	w->gather = NULL;
+	if (b == NULL || atomic_load(&b->stuck))
+		return; /* the module may still use it */
+	if (b->gpu != NULL)
+		b->ops->close(b->gpu);
+	ofs_blocks_free(b->blocks);
+	pthread_cond_destroy(&b->changed);
+	pthread_cond_destroy(&b->freed);
+	pthread_mutex_destroy(&b->lock);
+	pthread_mutex_destroy(&b->connecting);
+	free(b->sequence);
+	free(b->name);
+	free(b);
+}
+
+static const struct ofs_gather_ops gather_ops = {
+	.fetch = ofs_gpu_gather_fetch,
+	.stop = stop,
+	.free = group_free,
+};
 
 static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 {
@@ -161,11 +182,14 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 		free(b);
 		return ofs_no_memory(err);
 	}
+	pthread_mutex_init(&b->connecting, NULL);
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->freed, NULL);
+	pthread_cond_init(&b->changed, NULL);
 	b->group = s->w;
 	b->how = s->how;
-	s->gather = b;
+	s->w->gpu_gather = b;
+	s->w->gather = &gather_ops;
 	return open_gpu(b, timeout, s->device, err);
 }
 
@@ -204,23 +228,20 @@ static int open_all(struct setup *s, unsigned timeout, int *who,
 	return why->code == 0 ? 0 : 1;
 }
 
+/* Rank 0 connects all; its error names the rank that could not be. */
 static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
     struct optimfs_error *err)
 {
-	struct ofs_gpu_gather *b = s->gather;
-	uint8_t id[OFS_GPU_ID] = { 0 };
-	int ret;
+	struct ofs_gpu_gather *b = s->w->gpu_gather;
+	int n, ret;
 
 	s->own.code = 0;
-	if (s->w->rank == 0 && b->ops->name_it(b->gpu, id, &s->own) == 0)
+	if (s->w->rank == 0 && ofs_gpu_gather_connect(b, &n, &s->own) == 0 &&
+	    ofs_gpu_gather_keep(b, &s->own) == 0)
 		s->own.code = 0;
-	ret = agree(s, id, sizeof(id), who, why, err);
-	if (ret != 0)
-		return ret;
-	memcpy(id, added(s, 0), sizeof(id));
-	if (b->ops->connect(b->gpu, id, s->w->rank, s->w->size, &s->own) == 0)
-		s->own.code = 0;
-	return agree(s, NULL, 0, who, why, err);
+	ret = agree(s, NULL, 0, who, why, err);
+	*who = -1;
+	return ret;
 }
 
 /* Not all ranks can: an error, or rank 0 reports it and the other transport is
@@ -229,45 +250,20 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
     struct optimfs_error *err)
 {
 	const struct optimfs_group *w = s->w;
+	struct optimfs_error named = *why;
 	char text[1024];
 
 	if (s->how.how == OPTIMFS_GATHER_NCCL && why->code == ENODEV) {
 		optimfs_fail_as(err, ENODEV, "%s", why->text);
 		return ofs_group_error_in(w, who, err);
 	}
-	snprintf(text, sizeof(text), "rank %d (%s): %s; gathering over MPI",
-	    who, w->ops->host(w->w, who), why->text);
+	if (who != -1)
+		ofs_group_error_in(w, who, &named);
+	snprintf(text, sizeof(text), "%s; gathering over MPI", named.text);
 	if (w->rank == 0 && s->how.say != NULL)
 		s->how.say(s->how.ctx, text);
 	return 0;
 }
-
-static void gather_free(struct ofs_gpu_gather *b)
-{
-	if (b == NULL)
-		return;
-	atomic_store(&b->off, true);
-	if (atomic_load(&b->stuck))
-		return; /* the module may still use it */
-	if (b->gpu != NULL)
-		b->ops->close(b->gpu);
-	ofs_blocks_free(b->blocks);
-	pthread_cond_destroy(&b->freed);
-	pthread_mutex_destroy(&b->lock);
-	free(b->sequence);
-	free(b->name);
-	free(b);
-}
-
-static void group_free(struct optimfs_group *w)
-{
-	gather_free(w->gpu_gather);
-}
-
-static const struct ofs_gather_ops gather_ops = {
-	.fetch = ofs_gpu_gather_fetch,
-	.free = group_free,
-};
 
 static int set_up(struct setup *s, struct optimfs_error *err)
 {
@@ -284,12 +280,12 @@ static int set_up(struct setup *s, struct optimfs_error *err)
 	ret = open_all(s, timeout, &who, &why, err);
 	if (ret == 0)
 		ret = connect_all(s, &who, &why, err);
-	if (ret == 0) {
-		s->w->gpu_gather = s->gather;
-		s->w->gather = &gather_ops;
-		s->gather = NULL;
+	if (ret == 1) {
+		stop(s->w);
+		group_free(s->w);
+		ret = without(s, who, &why, err);
 	}
-	return ret == 1 ? without(s, who, &why, err) : ret;
+	return ret;
 }
 
 /* No requests come before all are ready: offered files are read later. */
@@ -299,34 +295,8 @@ int optimfs_group_gather(struct optimfs_group *w,
 	struct setup s = { .w = w, .how = *how };
 	int ret = set_up(&s, err);
 
-	gather_free(s.gather);
 	ofs_allgather_fini(&s.all);
 	return ret;
-}
-
-void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
-    const struct optimfs_error *err)
-{
-	static const uint8_t hang_up = OFS_WIRE_HANG_UP;
-	bool off = atomic_exchange(&b->off, true);
-
-	/* that a connection ended is no news; that this GPU failed is */
-	if ((off && err->code == ENOTCONN) || atomic_exchange(&b->said, true))
-		return;
-	say(b, "gathering over MPI from now on", err);
-	if (!off)
-		ofs_group_post(b->group, &hang_up, 1);
-}
-
-void ofs_gpu_gather_hang_up(struct ofs_gpu_gather *b,
-    const struct optimfs_error *err)
-{
-	struct optimfs_error why = *err;
-
-	if (err->code != ENOTCONN)
-		optimfs_fail(&why, ENOTCONN, "OFS901 NCCL: %s", err->text);
-	b->ops->disconnect(b->gpu, why.text);
-	ofs_gpu_gather_lost(b, &why);
 }
 
 void ofs_gpu_gather_stats(const struct optimfs_group *w, struct ofs_buf *out)
@@ -337,7 +307,9 @@ void ofs_gpu_gather_stats(const struct optimfs_group *w, struct ofs_buf *out)
 	if (b == NULL)
 		return;
 	c = ofs_blocks_count(b->blocks);
-	ofs_buf_printf(out, "gpu.used %d\n", !atomic_load(&b->off));
+	ofs_buf_printf(out, "gpu.used %d\n", ofs_gpu_gather_is_on(b));
+	ofs_buf_printf(out, "gpu.connections %u\n",
+	    atomic_load(&b->connection));
 	ofs_buf_printf(out, "gpu.rounds %" PRIu64 "\n",
 	    atomic_load(&b->rounds));
 	ofs_buf_printf(out, "gpu.received %" PRIu64 "\n",

@@ -3,7 +3,6 @@
 #include "config.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -22,10 +21,10 @@ static int malformed(struct optimfs_error *err)
 /* Missing: the requesting rank uses the other transport. */
 static int not_here(const struct ofs_gpu_gather *b, struct optimfs_error *err)
 {
-	if (b != NULL && !atomic_load(&b->off))
+	if (b != NULL && ofs_gpu_gather_is_on(b))
 		return 0;
 	return optimfs_fail(err, ENOTCONN,
-	    "OFS901 NCCL: this rank no longer uses it");
+	    "OFS901 NCCL: this rank is not connected");
 }
 
 /* Stages. */
@@ -139,19 +138,35 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 
 /* Sequence numbers. */
 
+/* Does the connection have this rank? The lock is held. */
+static bool is_connected(const struct ofs_gpu_gather *b, int rank)
+{
+	return ofs_gpu_gather_is_on(b) &&
+	    OFS_CONNECTION_OF(b->sequence[rank]) ==
+	    atomic_load(&b->connection);
+}
+
 int ofs_gpu_gather_draw(struct ofs_gpu_gather *b, int from, const int *owner,
     uint32_t n, uint64_t *sequence, struct optimfs_error *err)
 {
+	bool all;
+
 	for (uint32_t i = 0; i < n; i++)
 		if (owner[i] < 0 || owner[i] >= b->group->size ||
 		    owner[i] == from)
 			return malformed(err);
 	pthread_mutex_lock(&b->lock);
-	sequence[0] = b->sequence[from]++;
+	all = is_connected(b, from);
 	for (uint32_t i = 0; i < n; i++)
+		all &= is_connected(b, owner[i]);
+	if (all)
+		sequence[0] = b->sequence[from]++;
+	for (uint32_t i = 0; i < n && all; i++)
 		sequence[i + 1] = b->sequence[owner[i]]++;
 	pthread_mutex_unlock(&b->lock);
-	return 0;
+	return all ? 0
+		   : optimfs_fail(err, ENOTCONN,
+			 "OFS901 NCCL: not all ranks are connected");
 }
 
 static int answer_sequence(struct ofs_request *q, struct optimfs_error *err)
@@ -196,7 +211,8 @@ static void sent(struct ofs_gpu_work *work)
 			atomic_fetch_add(&s->gather->sent, s->send[i].len);
 	}
 	if (work->err.code != 0)
-		ofs_gpu_gather_lost(s->gather, &work->err);
+		ofs_gpu_gather_lost(s->gather,
+		    OFS_CONNECTION_OF(work->sequence), &work->err);
 	free(s);
 }
 
@@ -236,7 +252,7 @@ static int send(struct ofs_gpu_gather *b, int to, uint64_t sequence,
 	}
 	optimfs_fail(err, ENOTCONN,
 	    "OFS901 NCCL: the data for rank %d is no longer here", to);
-	ofs_gpu_gather_hang_up(b, err);
+	ofs_gpu_gather_hang_up(b, OFS_CONNECTION_OF(sequence), err);
 	for (i = 0; s != NULL && i < s->work.nsends; i++)
 		ofs_gpu_gather_free_stage(b, s->send[i].stage);
 	free(s);
@@ -263,26 +279,12 @@ static int answer_send(struct ofs_request *q, struct optimfs_error *err)
 	return sequence == OFS_NO_SEQUENCE ? 0 : -1;
 }
 
-static int answer_hang_up(struct ofs_request *q, struct optimfs_error *err)
-{
-	struct ofs_gpu_gather *b = q->group->gpu_gather;
-	char why[64];
-
-	if (ofs_cursor_left(&q->c) != 0 || q->want != 0)
-		return malformed(err);
-	/* the other rank has reported it */
-	if (b == NULL || atomic_exchange(&b->off, true))
-		return 0;
-	snprintf(why, sizeof(why), "OFS901 NCCL: rank %d gave it up", q->from);
-	b->ops->disconnect(b->gpu, why);
-	return 0;
-}
-
 static const struct ofs_handler handlers[] = {
 	{ OFS_WIRE_STAGE, answer_stage, true },
 	{ OFS_WIRE_SEQUENCE, answer_sequence, false },
 	{ OFS_WIRE_SEND, answer_send, false },
-	{ OFS_WIRE_HANG_UP, answer_hang_up, false },
+	{ OFS_WIRE_CONNECT, ofs_gpu_gather_answer_connect, false },
+	{ OFS_WIRE_HANG_UP, ofs_gpu_gather_answer_hang_up, false },
 };
 
 const struct ofs_group_service ofs_gpu_service = {

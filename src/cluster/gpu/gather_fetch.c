@@ -209,7 +209,7 @@ bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
 	uint64_t end;
 	int ret = 0;
 
-	if (b == NULL || atomic_load(&b->off) || !suits(b, segs, n, &end))
+	if (b == NULL || !ofs_gpu_gather_is_on(b) || !suits(b, segs, n, &end))
 		return false;
 	r = calloc(1, sizeof(*r));
 	if (r == NULL)

@@ -31,31 +31,66 @@ struct ofs_gpu_gather {
 	char *name; /* "rank 2 (host)": the module works on when w is gone */
 	struct optimfs_gather how;
 	struct ofs_blocks *blocks;
-	atomic_bool off;  /* it failed: everything uses the other transport */
-	atomic_bool said; /* a failure was reported here */
+	/* Connections are numbered from 1: the last one that was made here, and
+	 * the last one that is known to be over, or OFS_NEVER. While these are
+	 * the same, everything uses the other transport. Changed with lock. */
+	atomic_uint connection, over;
 	/* A call of the module does not return; its memory stays in use. */
 	atomic_bool stuck;
 	_Atomic uint64_t rounds, bytes, sent, refused;
 
+	pthread_mutex_t connecting; /* held while this rank connects */
+	pthread_t keeper;           /* rank 0: gather_connect.c */
+	bool keeps;                 /* it has been started */
+
 	pthread_mutex_t lock; /* protects the members below */
-	pthread_cond_t freed;
+	pthread_cond_t freed, changed;
+	bool stopped; /* this rank leaves */
 	bool window[OFS_GPU_WINDOWS]; /* in use */
 	struct stage stage[OFS_GPU_STAGES];
 	uint64_t token;
-	/* Rank 0: the next sequence number of each rank. Numbers are drawn for
-	 * all participants of a transfer at once, so that any two ranks do
-	 * their common transfers in the same order and no ranks wait in a
-	 * circle. */
+	/* Rank 0: the next sequence number of each rank, of which the high bits
+	 * are those of the connection. Numbers are drawn for all participants of
+	 * a transfer at once, so that any two ranks do their common transfers in
+	 * the same order and no ranks wait in a circle. */
 	uint64_t *sequence;
 };
 
-/* Reports a failure once, here and to all ranks, and never uses the GPU again. All
- * abort at the same time: NCCL's abort on one rank may wait for that of another. */
-void ofs_gpu_gather_lost(struct ofs_gpu_gather *b,
+/* gather_connect.c: connections, one after the other. */
+
+/* The first sequence number of a connection; the connection of a number. */
+#define OFS_FIRST_OF(connection)    ((uint64_t)(connection) << 48)
+#define OFS_CONNECTION_OF(sequence) ((unsigned)((sequence) >> 48))
+/* Later than any connection: for a GPU that is not used again. */
+#define OFS_NEVER 255
+
+static inline bool ofs_gpu_gather_is_on(const struct ofs_gpu_gather *b)
+{
+	return atomic_load(&b->connection) > atomic_load(&b->over);
+}
+/* Connects the ranks that can be: n of them. Called by rank 0. */
+int ofs_gpu_gather_connect(struct ofs_gpu_gather *b, int *n,
+    struct optimfs_error *err);
+/* Starts to replace lost connections, on rank 0; ends it, on all ranks. */
+int ofs_gpu_gather_keep(struct ofs_gpu_gather *b, struct optimfs_error *err);
+void ofs_gpu_gather_stop(struct ofs_gpu_gather *b);
+/* Ends a connection, here and on all ranks, and says so; does nothing if it is
+ * over. All abort at the same time: NCCL's abort on one rank may wait for that of
+ * another. If the error is not ENOTCONN, the GPU has failed and is not used again. */
+void ofs_gpu_gather_lost(struct ofs_gpu_gather *b, unsigned connection,
     const struct optimfs_error *err);
-/* As above, for a failure outside the module, which is informed. */
-void ofs_gpu_gather_hang_up(struct ofs_gpu_gather *b,
+/* As above, for a failure outside the module. */
+void ofs_gpu_gather_hang_up(struct ofs_gpu_gather *b, unsigned connection,
     const struct optimfs_error *err);
+/* Has the module's thread shown no sign of life for the timeout? */
+bool ofs_gpu_gather_is_stuck(struct ofs_gpu_gather *b);
+/* Passes a message to the user: what has happened, what comes next. */
+void ofs_gpu_gather_say(const struct ofs_gpu_gather *b, const char *what,
+    const char *next);
+ofs_handler_fn ofs_gpu_gather_answer_connect, ofs_gpu_gather_answer_hang_up;
+
+/* gather_answer.c */
+
 /* Draws sequence numbers for rank from and for those that send to it. */
 int ofs_gpu_gather_draw(struct ofs_gpu_gather *b, int from, const int *owner,
     uint32_t n, uint64_t *sequence, struct optimfs_error *err);

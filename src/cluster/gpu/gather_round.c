@@ -55,21 +55,6 @@ static void done(struct ofs_gpu_work *work)
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* Has the module's thread shown no sign of life for the timeout? */
-static bool is_stuck(struct ofs_gpu_gather *b)
-{
-	unsigned limit = b->group->timeout;
-	struct optimfs_error why;
-
-	if (limit != 0 && b->ops->silent(b->gpu) > (int64_t)limit * 1000 &&
-	    !atomic_exchange(&b->stuck, true)) {
-		optimfs_fail(&why, EIO,
-		    "OFS902 the GPU: a call did not return in %u s", limit);
-		ofs_gpu_gather_lost(b, &why);
-	}
-	return atomic_load(&b->stuck);
-}
-
 /* Waits for a change, for at most a second. */
 static void wait_a_while(pthread_cond_t *changed, pthread_mutex_t *lock)
 {
@@ -82,7 +67,7 @@ static void check_owners(const struct ofs_round *r)
 	const struct optimfs_group *w = r->s->group;
 	struct optimfs_error why;
 
-	for (uint32_t i = 0; i < r->nwants && !atomic_load(&r->b->off); i++) {
+	for (uint32_t i = 0; i < r->nwants; i++) {
 		const struct ofs_want *t = &r->want[i];
 
 		if (t->hit || !w->ops->dead(w->w, t->owner->rank))
@@ -90,7 +75,8 @@ static void check_owners(const struct ofs_round *r)
 		optimfs_fail(&why, ENOTCONN,
 		    "OFS901 NCCL: rank %d ended during a transfer",
 		    t->owner->rank);
-		ofs_gpu_gather_hang_up(r->b, &why);
+		ofs_gpu_gather_hang_up(r->b,
+		    OFS_CONNECTION_OF(r->work.sequence), &why);
 	}
 }
 
@@ -104,7 +90,7 @@ static int wait_done(struct ofs_round *r)
 		pthread_mutex_unlock(&r->lock);
 		check_owners(r);
 		pthread_mutex_lock(&r->lock);
-		r->left = !r->done && is_stuck(r->b);
+		r->left = !r->done && ofs_gpu_gather_is_stuck(r->b);
 	}
 	pthread_mutex_unlock(&r->lock);
 	if (r->left)
@@ -214,6 +200,7 @@ static void copy_out(const struct ofs_round *r)
 static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
     const int *owner, uint32_t n, const uint64_t *sequence)
 {
+	unsigned connection = OFS_CONNECTION_OF(sequence[0]);
 	struct ofs_gpu_gather *b = r->b;
 	int ret;
 
@@ -221,11 +208,11 @@ static int transfer(struct ofs_round *r, struct ofs_gpu_work *work,
 	b->ops->submit(b->gpu, work);
 	ret = ofs_round_tell(r, owner, n, sequence + 1);
 	if (ret == -1)
-		ofs_gpu_gather_hang_up(b, &r->err);
+		ofs_gpu_gather_hang_up(b, connection, &r->err);
 	if (wait_done(r) == -1)
 		return -1;
 	if (work->err.code != 0)
-		ofs_gpu_gather_lost(b, &work->err);
+		ofs_gpu_gather_lost(b, connection, &work->err);
 	if (ret == -1 || work->err.code != 0)
 		return -1;
 	for (uint32_t i = 0; i < work->nreceives; i++)
@@ -247,6 +234,20 @@ static int stage(struct ofs_round *r)
 	return ret;
 }
 
+/* Without an answer of rank 0 there are no transfers any more, and numbers that it
+ * has given may be missing. */
+static int draw(struct ofs_round *r, const int *owner, uint32_t n,
+    uint64_t *sequence)
+{
+	unsigned connection = atomic_load(&r->b->connection);
+	int ret = ofs_round_draw(r, owner, n, sequence);
+
+	if (ret == -1 &&
+	    (r->err.code == EHOSTDOWN || r->err.code == ETIMEDOUT))
+		ofs_gpu_gather_hang_up(r->b, connection, &r->err);
+	return ret;
+}
+
 static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 {
 	uint64_t sequence[ROUND_BLOCKS + 1];
@@ -259,14 +260,11 @@ static int gather(struct ofs_round *r, struct ofs_gpu_work *work)
 		return -1;
 	}
 	n = ofs_round_owners(r, owner);
-	if (ofs_round_draw(r, owner, n, sequence) == 0) {
+	ret = draw(r, owner, n, sequence);
+	if (ret == 0)
 		ret = transfer(r, work, owner, n, sequence);
-	} else {
-		/* no transfers without sequence numbers */
-		ofs_gpu_gather_hang_up(r->b, &r->err);
+	else
 		ofs_round_drop(r);
-		ret = -1;
-	}
 	if (!r->left)
 		free_gives(r, work);
 	return ret;
@@ -279,7 +277,7 @@ static int lay_out(struct ofs_round *r, struct ofs_gpu_work *work)
 		return -1;
 	if (work->err.code == 0)
 		return 0;
-	ofs_gpu_gather_lost(r->b, &work->err);
+	ofs_gpu_gather_lost(r->b, 0, &work->err);
 	return -1;
 }
 
@@ -312,8 +310,6 @@ static int run_in(struct ofs_round *r)
 	return ret;
 }
 
-/* If a peer has stopped using GPUs, no transfer will work again. Other failures
- * concern only this range. */
 int ofs_round_run(struct ofs_round *r)
 {
 	int ret = 0;
@@ -327,8 +323,6 @@ int ofs_round_run(struct ofs_round *r)
 			put_window(r);
 		atomic_fetch_add(&r->b->rounds, 1);
 	}
-	if (ret == -1 && r->err.code == ENOTCONN)
-		ofs_gpu_gather_hang_up(r->b, &r->err);
 	r->nwants = r->nruns = 0;
 	r->start = r->end = r->ncopied = 0;
 	return ret;

@@ -13,7 +13,7 @@
  * connection to the GPUs of other ranks. It knows nothing of checkpoints, nor
  * of how ranks agree on transfers: see cluster/gpu/gather.h. It exports one
  * struct ofs_gpu_ops called optimfs_gpu_module. */
-#define OFS_GPU_VERSION 2
+#define OFS_GPU_VERSION 3
 #define OFS_GPU_SYMBOL  "optimfs_gpu_module"
 
 /* GPU memory is an array of blocks for gathered bytes. */
@@ -35,10 +35,22 @@ struct ofs_gpu_config {
 	uint32_t blocks;
 };
 
+/* A connection of ranks. A lost one is replaced by another, perhaps of fewer
+ * ranks. Transfers have numbers, which go on: those of a later connection begin
+ * at a higher one, so a number tells which connection it belongs to. */
+struct ofs_gpu_connection {
+	const uint8_t *id; /* OFS_GPU_ID bytes */
+	const int *rank;   /* the ranks that are connected */
+	int n, own;        /* how many; the index of this one */
+	uint64_t first;    /* number of the first transfer on each rank */
+	struct optimfs_error err; /* of the module */
+};
+
 /* A unit of work. The module owns it from submit to done. */
 struct ofs_gpu_work {
 	/* Transfers happen on all ranks in an agreed order: the number of this
-	 * one on this rank; every number occurs. Unused without transfers. */
+	 * one on this rank; every number occurs. With one of an earlier
+	 * connection it fails. Unused without transfers. */
 	uint64_t sequence;
 	struct ofs_gpu_receive {
 		int from;
@@ -73,13 +85,15 @@ struct ofs_gpu_ops {
 	 * unique on the machine. ENODEV (OFS903); ENOMEM (OFS902). */
 	struct ofs_gpu *(*open)(const struct ofs_gpu_config *config,
 	    char device[64], struct optimfs_error *err);
-	/* Creates a name for the connection, on one rank for all. */
+	/* Creates a name for a connection, on one rank for all. */
 	int (*name_it)(struct ofs_gpu *gpu, uint8_t id[OFS_GPU_ID],
 	    struct optimfs_error *err);
-	/* Connects all ranks. ENOTCONN (OFS901), at the latest after the
-	 * timeout. */
-	int (*connect)(struct ofs_gpu *gpu, const uint8_t id[OFS_GPU_ID],
-	    int rank, int size, struct optimfs_error *err);
+	/* Connects ranks; all of them must call it. An earlier connection ends.
+	 * ENOTCONN (OFS901), at the latest after the timeout; other errors: the
+	 * GPU cannot be connected, and if it is silent, too, c must stay. One
+	 * call at a time. */
+	int (*connect)(struct ofs_gpu *gpu, struct ofs_gpu_connection *c,
+	    struct optimfs_error *err);
 	/* Memory for sending, OFS_GPU_BLOCK bytes; memory that gets the bytes
 	 * of a window. */
 	void *(*stage)(struct ofs_gpu *gpu, uint32_t i);
@@ -90,8 +104,10 @@ struct ofs_gpu_ops {
 	 * or NCCL. A call may never return: then the module keeps its work, and
 	 * gpu is not closed. Thread-safe. */
 	int64_t (*silent)(struct ofs_gpu *gpu);
-	/* Gives up the connection: transfers fail from now on. */
-	void (*disconnect)(struct ofs_gpu *gpu, const char *why);
+	/* Gives up connections whose numbers begin below this one, also while
+	 * they are made: their transfers fail from now on. Thread-safe. */
+	void (*disconnect)(struct ofs_gpu *gpu, uint64_t below,
+	    const char *why);
 	/* Fails all remaining work, calling done. */
 	void (*close)(struct ofs_gpu *gpu);
 };

@@ -149,19 +149,23 @@ static bool step_transfer(struct ofs_gpu *g)
 	return ret != 0;
 }
 
+/* Can work not be done any more? The lock is held. */
+static bool hopeless(const struct ofs_gpu *g, const struct ofs_gpu_work *work)
+{
+	return g->failed ||
+	    (travels(work) && (!g->connected || work->sequence < g->sequence));
+}
+
 /* Takes from the queue: work that cannot be done, work without transfers, and
  * work with the next sequence number. NULL: none. The lock is held. */
 static struct ofs_gpu_work *take(struct ofs_gpu *g)
 {
 	struct ofs_gpu_work **at = &g->queue, *work;
 
-	for (; (work = *at) != NULL; at = &work->next) {
-		bool goes = travels(work);
-
-		if (g->failed || (goes && !g->connected) || !goes ||
+	for (; (work = *at) != NULL; at = &work->next)
+		if (hopeless(g, work) || !travels(work) ||
 		    (work->sequence == g->sequence && nccl_comm_ready(g)))
 			break;
-	}
 	if (work != NULL)
 		*at = work->next;
 	return work;
@@ -203,6 +207,12 @@ static void watch_sequence(struct ofs_gpu *g)
 	}
 }
 
+/* Is there a connection that is over? The lock is held. */
+static bool must_end(const struct ofs_gpu *g)
+{
+	return g->connected && g->first < g->below;
+}
+
 static bool step_queue(struct ofs_gpu *g)
 {
 	struct ofs_gpu_work *work = NULL;
@@ -211,10 +221,10 @@ static bool step_queue(struct ofs_gpu *g)
 
 	pthread_mutex_lock(&g->lock);
 	g->news = false;
-	disconnect = g->disconnect && g->connected;
+	disconnect = must_end(g);
 	if (!disconnect)
 		work = take(g);
-	well = work != NULL && !g->failed && (g->connected || !travels(work));
+	well = work != NULL && !hopeless(g, work);
 	why = g->why;
 	pthread_mutex_unlock(&g->lock);
 	if (disconnect)
@@ -230,23 +240,50 @@ static bool step_queue(struct ofs_gpu *g)
 
 /* Operations. */
 
-static int name_it(uint8_t *id, struct optimfs_error *err)
+bool nccl_is_over(struct ofs_gpu *g, struct optimfs_error *err)
 {
-	ncclUniqueId unique;
-	ncclResult_t r = ncclGetUniqueId(&unique);
+	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	bool over;
 
-	if (r != ncclSuccess)
-		return optimfs_fail(err, ENOTCONN, "OFS901 NCCL: %s",
-		    ncclGetErrorString(r));
-	memcpy(id, &unique, OFS_GPU_ID);
-	return 0;
+	atomic_store(&g->alive, ofs_clock_ms());
+	pthread_mutex_lock(&g->lock);
+	over = g->first < g->below;
+	if (over)
+		optimfs_fail_with(err, &g->why);
+	pthread_mutex_unlock(&g->lock);
+	if (!over)
+		nanosleep(&pause, NULL);
+	return over;
+}
+
+static int connect_it(struct ofs_gpu *g)
+{
+	struct optimfs_error end, *err = &g->connection->err;
+	bool failed;
+
+	if (g->comm != NULL) {
+		optimfs_fail(&end, ENOTCONN, "OFS901 NCCL connects again");
+		hang_up(g, &end);
+	}
+	nccl_comm_aborted(g);
+	pthread_mutex_lock(&g->lock);
+	failed = g->failed;
+	if (failed)
+		optimfs_fail_with(err, &g->why);
+	pthread_mutex_unlock(&g->lock);
+	if (!failed && g->stuck)
+		optimfs_fail(err, EIO,
+		    "OFS902 the GPU: the end of a connection did not return");
+	return failed || g->stuck
+	    ? -1
+	    : nccl_comm_connect(g, g->connection, err);
 }
 
 /* False: close. */
 static bool obey(struct ofs_gpu *g)
 {
 	enum nccl_order order;
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&g->lock);
 	order = g->order;
@@ -255,14 +292,9 @@ static bool obey(struct ofs_gpu *g)
 		return true;
 	if (order == ORDER_CLOSE)
 		return false;
-	if (order == ORDER_NAME)
-		ret = name_it(g->id, g->order_err);
-	else
-		ret = nccl_comm_connect(g, g->peer_id, g->rank, g->size,
-		    g->order_err);
+	ret = connect_it(g);
 	pthread_mutex_lock(&g->lock);
-	if (order == ORDER_CONNECT)
-		g->connected = ret == 0;
+	g->connected = ret == 0;
 	g->order_ret = ret;
 	g->order = ORDER_NONE;
 	pthread_cond_broadcast(&g->ordered);
@@ -281,8 +313,7 @@ static void rest(struct ofs_gpu *g)
 		return;
 	}
 	pthread_mutex_lock(&g->lock);
-	if (g->order == ORDER_NONE && !g->news &&
-	    !(g->disconnect && g->connected))
+	if (g->order == ORDER_NONE && !g->news && !must_end(g))
 		ofs_clock_wait(&g->wake, &g->lock, 1000000000);
 	pthread_mutex_unlock(&g->lock);
 }
@@ -307,10 +338,10 @@ static void end(struct ofs_gpu *g)
 static void *work_thread(void *arg)
 {
 	struct ofs_gpu *g = arg;
-	char *device = (char *)g->id;
 
 	pthread_mutex_lock(&g->lock);
-	g->order_ret = nccl_device_open(g, device, g->order_err);
+	g->order_ret = nccl_device_open(g, g->name, g->order_err);
+	atomic_store(&g->alive, ofs_clock_ms());
 	g->order = ORDER_NONE;
 	pthread_cond_broadcast(&g->ordered);
 	pthread_mutex_unlock(&g->lock);
@@ -330,23 +361,12 @@ static void *work_thread(void *arg)
 
 /* Calls from other threads. */
 
-static int wait_order(struct ofs_gpu *g)
-{
-	int ret;
-
-	pthread_cond_broadcast(&g->wake);
-	while (g->order != ORDER_NONE)
-		pthread_cond_wait(&g->ordered, &g->lock);
-	ret = g->order_ret;
-	pthread_mutex_unlock(&g->lock);
-	return ret;
-}
-
 static void free_gpu(struct ofs_gpu *g)
 {
 	pthread_cond_destroy(&g->ordered);
 	pthread_cond_destroy(&g->wake);
 	pthread_mutex_destroy(&g->lock);
+	free(g->place);
 	free(g);
 }
 
@@ -362,15 +382,22 @@ static void close_gpu(struct ofs_gpu *g)
 
 /* Blocks signals, which belong to the main program, also in the threads that
  * CUDA and NCCL start from this one. */
-static int start_thread(struct ofs_gpu *g)
+static void block_signals(sigset_t *old)
 {
-	sigset_t all, old;
-	int code;
+	sigset_t all;
 
 	sigfillset(&all);
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_sigmask(SIG_SETMASK, &all, old);
+}
+
+static int start_thread(struct ofs_gpu *g)
+{
+	sigset_t old;
+	int code;
+
+	block_signals(&old);
 	code = pthread_create(&g->thread, NULL, work_thread, g);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return code;
@@ -388,8 +415,8 @@ static struct ofs_gpu *open_gpu(const struct ofs_gpu_config *config,
 	}
 	g->config = *config;
 	g->placing_end = &g->placing;
-	g->id = (uint8_t *)device;
-	g->order = ORDER_NAME; /* until the device is open */
+	g->name = device;
+	g->order = ORDER_OPEN; /* until it is */
 	g->order_err = err;
 	optimfs_fail(&g->why, ENOTCONN, "OFS901 NCCL is not connected");
 	pthread_mutex_init(&g->lock, NULL);
@@ -403,32 +430,60 @@ static struct ofs_gpu *open_gpu(const struct ofs_gpu_config *config,
 		return NULL;
 	}
 	pthread_mutex_lock(&g->lock);
-	if (wait_order(g) == 0)
+	while (g->order != ORDER_NONE)
+		pthread_cond_wait(&g->ordered, &g->lock);
+	code = g->order_ret;
+	pthread_mutex_unlock(&g->lock);
+	if (code == 0)
 		return g;
 	close_gpu(g);
 	return NULL;
 }
 
+/* Needs no GPU, and not its thread, which may be stuck. */
 static int get_name(struct ofs_gpu *g, uint8_t id[OFS_GPU_ID],
     struct optimfs_error *err)
 {
-	pthread_mutex_lock(&g->lock);
-	g->id = id;
-	g->order_err = err;
-	g->order = ORDER_NAME;
-	return wait_order(g);
+	ncclUniqueId unique;
+	sigset_t old;
+	ncclResult_t r;
+
+	(void)g;
+	block_signals(&old);
+	r = ncclGetUniqueId(&unique);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r != ncclSuccess)
+		return optimfs_fail(err, ENOTCONN, "OFS901 NCCL: %s",
+		    ncclGetErrorString(r));
+	memcpy(id, &unique, OFS_GPU_ID);
+	return 0;
 }
 
-static int connect_gpu(struct ofs_gpu *g, const uint8_t id[OFS_GPU_ID],
-    int rank, int size, struct optimfs_error *err)
+static int64_t get_silent(struct ofs_gpu *g)
 {
+	return ofs_clock_ms() - atomic_load(&g->alive);
+}
+
+static int connect_gpu(struct ofs_gpu *g, struct ofs_gpu_connection *c,
+    struct optimfs_error *err)
+{
+	int64_t limit = (int64_t)g->config.timeout * 2000;
+	bool done;
+	int ret;
+
 	pthread_mutex_lock(&g->lock);
-	g->peer_id = id;
-	g->rank = rank;
-	g->size = size;
-	g->order_err = err;
+	g->connection = c;
 	g->order = ORDER_CONNECT;
-	return wait_order(g);
+	pthread_cond_broadcast(&g->wake);
+	while (g->order != ORDER_NONE &&
+	    (limit == 0 || get_silent(g) <= limit))
+		ofs_clock_wait(&g->ordered, &g->lock, 1000000000);
+	done = g->order == ORDER_NONE;
+	ret = done ? g->order_ret : -1;
+	pthread_mutex_unlock(&g->lock);
+	if (!done)
+		return optimfs_fail(err, EIO, "OFS902 the GPU is stuck");
+	return ret == 0 ? 0 : optimfs_fail_with(err, &c->err);
 }
 
 static void *get_stage(struct ofs_gpu *g, uint32_t i)
@@ -455,17 +510,13 @@ static void submit(struct ofs_gpu *g, struct ofs_gpu_work *work)
 	pthread_mutex_unlock(&g->lock);
 }
 
-static int64_t get_silent(struct ofs_gpu *g)
-{
-	return ofs_clock_ms() - atomic_load(&g->alive);
-}
-
-static void disconnect(struct ofs_gpu *g, const char *why)
+static void disconnect(struct ofs_gpu *g, uint64_t below, const char *why)
 {
 	pthread_mutex_lock(&g->lock);
-	if (g->connected && !g->disconnect) {
-		g->disconnect = true;
-		optimfs_fail_as(&g->why, ENOTCONN, "%s", why);
+	if (g->below < below) {
+		g->below = below;
+		if (!g->failed)
+			optimfs_fail_as(&g->why, ENOTCONN, "%s", why);
 		pthread_cond_broadcast(&g->wake);
 	}
 	pthread_mutex_unlock(&g->lock);

@@ -36,7 +36,7 @@ struct nccl_engine {
 enum { NCCL_FLIGHTS = 4 };
 
 /* Operations other than transfers, for which the caller waits. */
-enum nccl_order { ORDER_NONE, ORDER_NAME, ORDER_CONNECT, ORDER_CLOSE };
+enum nccl_order { ORDER_NONE, ORDER_OPEN, ORDER_CONNECT, ORDER_CLOSE };
 
 /* ncclCommAbort waits for the work of NCCL on the GPU, which may wait for a
  * lost peer without end. So it is called in a separate thread. */
@@ -71,7 +71,8 @@ struct ofs_gpu {
 	bool stuck; /* NCCL or the kernel may still use the memory, so it is
 		     * not freed */
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
-	uint64_t sequence;                           /* next number */
+	uint64_t first, sequence; /* first and next number of the connection */
+	int *place, nplaces; /* by rank: its number in NCCL */
 	/* ms: since when a sequence number is missing */
 	int64_t waiting_since;
 	_Atomic int64_t alive; /* ms: last sign of life; for any thread */
@@ -82,13 +83,14 @@ struct ofs_gpu {
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t wake, ordered;
 	struct ofs_gpu_work *queue;
-	bool connected, failed, disconnect;
-	bool news;                /* something was submitted */
+	bool connected, failed;
+	uint64_t below; /* connections with a lower first number are over */
+	bool news;      /* something was submitted */
 	struct optimfs_error why; /* why it is not connected or has failed */
 	enum nccl_order order;
-	uint8_t *id;
-	const uint8_t *peer_id;
-	int rank, size, order_ret;
+	char *name;                            /* of the device, to set */
+	struct ofs_gpu_connection *connection; /* to make */
+	int order_ret;
 	struct optimfs_error *order_err;
 };
 
@@ -105,7 +107,7 @@ int nccl_reached(cudaEvent_t event, struct optimfs_error *err,
 int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what);
 
 /* nccl_comm.c: NCCL's part. */
-int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
+int nccl_comm_connect(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
     struct optimfs_error *err);
 /* Starts the abort of the connection. */
 void nccl_comm_abort(struct ofs_gpu *g);
@@ -133,6 +135,9 @@ int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err);
 int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
     struct optimfs_error *err);
 int nccl_layout_poll(struct ofs_gpu *g, struct optimfs_error *err);
+
+/* Is the connection over that is made? Also a sign of life, and a pause. */
+bool nccl_is_over(struct ofs_gpu *g, struct optimfs_error *err);
 
 /* The deadline of an operation that starts now. */
 int64_t nccl_deadline(const struct ofs_gpu *g);

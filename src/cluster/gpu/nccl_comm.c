@@ -73,13 +73,14 @@ static int cannot_connect(struct optimfs_error *err)
  * connections fit in memory. */
 #define CONNECTED_MAX 64
 
-static ncclResult_t exchange(struct ofs_gpu *g)
+static ncclResult_t exchange(struct ofs_gpu *g,
+    const struct ofs_gpu_connection *c)
 {
 	ncclResult_t r = ncclSuccess, end;
 
 	ncclGroupStart();
-	for (int i = 0; i < g->size && under_way(r); i++) {
-		if (i == g->rank)
+	for (int i = 0; i < c->n && under_way(r); i++) {
+		if (i == c->own)
 			continue;
 		r = ncclSend(g->sending, 1, ncclUint8, i, g->comm,
 		    g->transfer->stream);
@@ -103,45 +104,68 @@ static struct nccl_engine *add_flight(struct ofs_gpu *g,
 	return t;
 }
 
-static int connect_pairs(struct ofs_gpu *g, struct optimfs_error *err)
+static int connect_pairs(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
+    struct optimfs_error *err)
 {
-	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
 	ncclResult_t r;
 	int ret;
 
-	if (g->size == 1 || g->size > CONNECTED_MAX)
+	if (c->n == 1 || c->n > CONNECTED_MAX)
 		return 0;
-	r = exchange(g);
+	r = exchange(g, c);
 	if (!under_way(r))
 		return fail(err, r, "connecting");
 	add_flight(g, NULL);
-	while ((ret = nccl_comm_poll(g, err)) == 0)
-		nanosleep(&pause, NULL);
+	while ((ret = nccl_comm_poll(g, err)) == 0 && !nccl_is_over(g, err))
+		continue;
 	g->nflights = 0;
 	return ret == 1 ? 0 : -1;
 }
 
-int nccl_comm_connect(struct ofs_gpu *g, const uint8_t *id, int rank, int size,
+/* Work names its peers by their ranks, of which the connection has some. */
+static int note_places(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
     struct optimfs_error *err)
 {
-	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	int n = 0;
+
+	for (int i = 0; i < c->n; i++)
+		n = c->rank[i] < n ? n : c->rank[i] + 1;
+	free(g->place);
+	g->place = calloc((size_t)n, sizeof(*g->place));
+	g->nplaces = g->place == NULL ? 0 : n;
+	if (g->place == NULL)
+		return optimfs_fail(err, ENOMEM, "out of memory");
+	for (int i = 0; i < n; i++)
+		g->place[i] = -1;
+	for (int i = 0; i < c->n; i++)
+		g->place[c->rank[i]] = i;
+	return 0;
+}
+
+int nccl_comm_connect(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
+    struct optimfs_error *err)
+{
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	int64_t deadline = nccl_deadline(g);
 	ncclUniqueId unique;
 	ncclResult_t r;
 	int ret;
 
-	memcpy(&unique, id, sizeof(unique));
+	if (note_places(g, c, err) == -1)
+		return -1;
+	g->first = g->sequence = c->first;
+	memcpy(&unique, c->id, sizeof(unique));
 	config.blocking = 0;
-	r = ncclCommInitRankConfig(&g->comm, size, unique, rank, &config);
+	r = ncclCommInitRankConfig(&g->comm, c->n, unique, c->own, &config);
 	if (!under_way(r)) {
 		g->comm = NULL;
 		fail(err, r, "connecting");
 		return cannot_connect(err);
 	}
-	while ((ret = look(g, deadline, "connecting", err)) == 0)
-		nanosleep(&pause, NULL);
-	if (ret == 1 && connect_pairs(g, err) == 0)
+	while ((ret = look(g, deadline, "connecting", err)) == 0 &&
+	    !nccl_is_over(g, err))
+		continue;
+	if (ret == 1 && connect_pairs(g, c, err) == 0)
 		return 0;
 	ret = cannot_connect(err);
 	nccl_comm_abort(g);
@@ -223,6 +247,12 @@ static cudaError_t upload(struct ofs_gpu *g, const struct nccl_engine *t)
 				: e;
 }
 
+/* NCCL refuses -1: no rank of this connection. */
+static int place_of(const struct ofs_gpu *g, int rank)
+{
+	return rank >= 0 && rank < g->nplaces ? g->place[rank] : -1;
+}
+
 static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 {
 	cudaStream_t stream = g->transfer->stream;
@@ -231,14 +261,14 @@ static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 	ncclGroupStart();
 	for (uint32_t i = 0; i < work->nsends && under_way(r); i++)
 		r = ncclSend(g->sending + work->send[i].stage * OFS_GPU_BLOCK,
-		    work->send[i].len, ncclUint8, work->send[i].to, g->comm,
-		    stream);
+		    work->send[i].len, ncclUint8,
+		    place_of(g, work->send[i].to), g->comm, stream);
 	for (uint32_t i = 0; i < work->nreceives && under_way(r); i++)
 		r = ncclRecv(g->blocks +
 			work->receive[i].block * OFS_GPU_BLOCK +
 			work->receive[i].at,
-		    work->receive[i].len, ncclUint8, work->receive[i].from,
-		    g->comm, stream);
+		    work->receive[i].len, ncclUint8,
+		    place_of(g, work->receive[i].from), g->comm, stream);
 	end = ncclGroupEnd();
 	return under_way(r) ? end : r;
 }
