@@ -63,6 +63,8 @@ struct ofs_group_service {
 
 /* An alternative way to fetch bytes of other ranks' files. */
 struct ofs_gather_ops {
+	/* False: everything goes the usual way at the moment. */
+	bool (*is_used)(const struct optimfs_group *w);
 	/* Fetches segments whose objects are files of s. False: not suitable,
 	 * or failed; buf is then undefined. */
 	bool (*fetch)(const struct ofs_manifest *s,

@@ -127,6 +127,10 @@ ofs_handler_fn ofs_manifest_rescan;
 int ofs_remote_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf,
     struct optimfs_error *err);
+/* As above, by requests only, even if the group has another way (ofs_gather_ops,
+ * group.h). */
+int ofs_remote_ask(const struct ofs_manifest *s, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf, struct optimfs_error *err);
 /* As above in two steps, for reading ahead: request the segments; wait for them
  * and lay them out. NULL, or -1: fetch them instead. _drop cancels. s must
  * outlive it. */

@@ -276,9 +276,8 @@ static bool may_retry(const struct gathering *g, const struct ofs_segment *segs,
 	return true;
 }
 
-int ofs_remote_fetch(const struct ofs_manifest *s,
-    const struct ofs_segment *segs, size_t n, uint8_t *buf,
-    struct optimfs_error *err)
+int ofs_remote_ask(const struct ofs_manifest *s, const struct ofs_segment *segs,
+    size_t n, uint8_t *buf, struct optimfs_error *err)
 {
 	struct optimfs_error unwanted;
 	struct gathering g = {
@@ -286,13 +285,20 @@ int ofs_remote_fetch(const struct ofs_manifest *s,
 	};
 	int ret;
 
-	if (s->group->gather != NULL &&
-	    s->group->gather->fetch(s, segs, n, buf))
-		return 0;
 	do
 		ret = try(&g, segs, n);
 	while (ret == 1 && may_retry(&g, segs, n));
 	return ret == 0 ? 0 : -1;
+}
+
+int ofs_remote_fetch(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf,
+    struct optimfs_error *err)
+{
+	if (s->group->gather != NULL &&
+	    s->group->gather->fetch(s, segs, n, buf))
+		return 0;
+	return ofs_remote_ask(s, segs, n, buf, err);
 }
 
 /* Reading ahead: a round without a waiting reader. */

@@ -181,13 +181,14 @@ static void remote_ahead(struct ofs_transport *t, const void *reader,
     const struct ofs_segment *segs, size_t n)
 {
 	struct remote *w = (struct remote *)t;
+	const struct optimfs_group *group = w->manifest->group;
 	struct ahead *a;
 
 	if (n == 0) {
 		drop_aheads(w, reader);
 		return;
 	}
-	if (w->manifest->group->gather != NULL)
+	if (group->gather != NULL && group->gather->is_used(group))
 		return;
 	a = malloc(sizeof(*a) + n * sizeof(*segs));
 	if (a == NULL)

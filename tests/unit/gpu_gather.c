@@ -344,6 +344,44 @@ static void cached(int size)
 	ok(j.wrong == 0 && j.tried == 4, "cached bytes are right");
 }
 
+/* gather=auto. */
+
+/* Which way is faster depends on the machine: here the figures are compared with
+ * the decision, and the decision with what is done. */
+static void read_both_ways(struct job *j, int rank, struct optimfs_group *w)
+{
+	uint64_t received, nccl, mpi;
+	unsigned seed = (unsigned)rank;
+
+	while (stat_of(w, "gpu.decided ") == 0)
+		read_some(j, w, seed++, 1);
+	nccl = stat_of(w, "gpu.nccl_rate ");
+	mpi = stat_of(w, "gpu.mpi_rate ");
+	received = stat_of(w, "gpu.received ");
+	read_some(j, w, seed, 2);
+	if (nccl > 0 && mpi > 0 &&
+	    stat_of(w, "gpu.used ") == (nccl >= mpi) &&
+	    (stat_of(w, "gpu.received ") > received) == (nccl >= mpi))
+		atomic_fetch_add(&j->nagain, 1);
+	fakegroup_meet(j->f);
+	/* an owner answers both kinds of requests, whatever it has decided */
+	if (rank == 0)
+		ok(received > 0, "gather=auto tries GPUs");
+}
+
+static void measured(int size)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_AUTO },
+		.work = read_both_ways };
+
+	run(&j, size, "");
+	is_int(j.wrong, 0, "gather=auto: all bytes are read");
+	is_int(j.nagain, size,
+	    "gather=auto: each rank reads the way that was faster");
+	is_int(j.nsaid, 0, "gather=auto prints nothing");
+}
+
 /* Failures. */
 
 static void read_after_loss(struct job *j, int rank, struct optimfs_group *w)
@@ -693,6 +731,7 @@ static void all_of_fake(void)
 	whole(4, 0);
 	whole(4, 8 << 20);
 	cached(2);
+	measured(3);
 	one_dead();
 	dies_in_transfer();
 	/* the first group connects all pairs */

@@ -163,6 +163,7 @@ static void group_free(struct optimfs_group *w)
 }
 
 static const struct ofs_gather_ops gather_ops = {
+	.is_used = ofs_gpu_gather_is_used,
 	.fetch = ofs_gpu_gather_fetch,
 	.stop = stop,
 	.free = group_free,
@@ -188,6 +189,8 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	pthread_cond_init(&b->changed, NULL);
 	b->group = s->w;
 	b->how = s->how;
+	atomic_store(&b->decided,
+	    s->how.how == OPTIMFS_GATHER_AUTO ? OFS_WAY_OPEN : OFS_WAY_NCCL);
 	s->w->gpu_gather = b;
 	s->w->gather = &gather_ops;
 	return open_gpu(b, timeout, s->device, err);
@@ -307,7 +310,8 @@ void ofs_gpu_gather_stats(const struct optimfs_group *w, struct ofs_buf *out)
 	if (b == NULL)
 		return;
 	c = ofs_blocks_count(b->blocks);
-	ofs_buf_printf(out, "gpu.used %d\n", ofs_gpu_gather_is_on(b));
+	ofs_buf_printf(out, "gpu.used %d\n", ofs_gpu_gather_is_used(w));
+	ofs_gpu_gather_trial_stats(b, out);
 	ofs_buf_printf(out, "gpu.connections %u\n",
 	    atomic_load(&b->connection));
 	ofs_buf_printf(out, "gpu.rounds %" PRIu64 "\n",

@@ -17,7 +17,8 @@
  * Thread-safe. */
 struct ofs_gpu_gather;
 
-/* The fetch of ofs_gather_ops. */
+/* The is_used and the fetch of ofs_gather_ops. */
+bool ofs_gpu_gather_is_used(const struct optimfs_group *w);
 bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
     const struct ofs_segment *segs, size_t n, uint8_t *buf);
 /* Answers STAGE, SEQUENCE and SEND. */

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/gpu/cut.h"
 #include "cluster/gpu/gather_round.h"
@@ -34,11 +35,10 @@ static bool dense(const struct ofs_segment *s)
 }
 
 static bool suits(const struct ofs_gpu_gather *b,
-    const struct ofs_segment *segs, size_t n, uint64_t *end)
+    const struct ofs_segment *segs, size_t n, uint64_t *end,
+    uint64_t *bytes)
 {
-	uint64_t bytes = 0;
-
-	*end = 0;
+	*end = *bytes = 0;
 	for (size_t i = 0; i < n; i++) {
 		const struct ofs_segment *s = &segs[i];
 		uint64_t last;
@@ -51,9 +51,9 @@ static bool suits(const struct ofs_gpu_gather *b,
 		if (s->n == 1)
 			last = s->dst + s->len;
 		*end = last > *end ? last : *end;
-		bytes += s->len * s->n;
+		*bytes += s->len * s->n;
 	}
-	return bytes > 0 && (b->how.gpu_cache > 0 || bytes > SMALL);
+	return *bytes > 0 && (b->how.gpu_cache > 0 || *bytes > SMALL);
 }
 
 /* Filling a round. */
@@ -201,17 +201,13 @@ static void round_free(struct ofs_round *r)
 	free(r);
 }
 
-bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
-    const struct ofs_segment *segs, size_t n, uint8_t *buf)
+/* end: that of the buffer. */
+static bool fetch_rounds(struct ofs_gpu_gather *b, const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf, uint64_t end)
 {
-	struct ofs_gpu_gather *b = s->group->gpu_gather;
-	struct ofs_round *r;
-	uint64_t end;
+	struct ofs_round *r = calloc(1, sizeof(*r));
 	int ret = 0;
 
-	if (b == NULL || !ofs_gpu_gather_is_on(b) || !suits(b, segs, n, &end))
-		return false;
-	r = calloc(1, sizeof(*r));
 	if (r == NULL)
 		return false;
 	r->b = b;
@@ -225,4 +221,34 @@ bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
 	if (ret == -1)
 		atomic_fetch_add(&b->refused, 1);
 	return ret == 0;
+}
+
+bool ofs_gpu_gather_is_used(const struct optimfs_group *w)
+{
+	const struct ofs_gpu_gather *b = w->gpu_gather;
+
+	return b != NULL && ofs_gpu_gather_is_on(b) &&
+	    atomic_load(&b->decided) != OFS_WAY_MPI;
+}
+
+bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
+    const struct ofs_segment *segs, size_t n, uint8_t *buf)
+{
+	struct ofs_gpu_gather *b = s->group->gpu_gather;
+	uint64_t end, bytes;
+	enum ofs_way way;
+	int64_t began;
+	bool good;
+
+	if (!ofs_gpu_gather_is_used(s->group) ||
+	    !suits(b, segs, n, &end, &bytes))
+		return false;
+	began = ofs_clock_ns();
+	way = ofs_gpu_gather_way(b);
+	good = way == OFS_WAY_NCCL
+	    ? fetch_rounds(b, s, segs, n, buf, end)
+	    : ofs_remote_ask(s, segs, n, buf, NULL) == 0;
+	if (good)
+		ofs_gpu_gather_took(b, way, bytes, ofs_clock_ns() - began);
+	return good;
 }

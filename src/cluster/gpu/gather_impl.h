@@ -24,6 +24,15 @@ struct stage {
 	bool going;    /* the module owns it */
 };
 
+/* How a read that GPUs suit goes; open: not decided yet. */
+enum ofs_way { OFS_WAY_OPEN, OFS_WAY_NCCL, OFS_WAY_MPI, OFS_WAYS };
+
+/* Reads that went one way, of which the first does not count for the others. */
+struct ofs_trial {
+	uint64_t reads, bytes;
+	int64_t ns;
+};
+
 struct ofs_gpu_gather {
 	const struct ofs_gpu_ops *ops;
 	struct ofs_gpu *gpu;
@@ -38,6 +47,7 @@ struct ofs_gpu_gather {
 	/* A call of the module does not return; its memory stays in use. */
 	atomic_bool stuck;
 	_Atomic uint64_t rounds, bytes, sent, refused;
+	atomic_int decided; /* enum ofs_way; changed with lock */
 
 	pthread_mutex_t connecting; /* held while this rank connects */
 	pthread_t keeper;           /* rank 0: gather_connect.c */
@@ -49,6 +59,7 @@ struct ofs_gpu_gather {
 	bool window[OFS_GPU_WINDOWS]; /* in use */
 	struct stage stage[OFS_GPU_STAGES];
 	uint64_t token;
+	struct ofs_trial trial[OFS_WAYS];
 	/* Rank 0: the next sequence number of each rank, of which the high bits
 	 * are those of the connection. Numbers are drawn for all participants of
 	 * a transfer at once, so that any two ranks do their common transfers in
@@ -88,6 +99,13 @@ bool ofs_gpu_gather_is_stuck(struct ofs_gpu_gather *b);
 void ofs_gpu_gather_say(const struct ofs_gpu_gather *b, const char *what,
     const char *next);
 ofs_handler_fn ofs_gpu_gather_answer_connect, ofs_gpu_gather_answer_hang_up;
+
+/* gather_auto.c: which way the next read goes; how long one took; for
+ * .optimfs/stats. */
+enum ofs_way ofs_gpu_gather_way(struct ofs_gpu_gather *b);
+void ofs_gpu_gather_took(struct ofs_gpu_gather *b, enum ofs_way way,
+    uint64_t bytes, int64_t ns);
+void ofs_gpu_gather_trial_stats(struct ofs_gpu_gather *b, struct ofs_buf *out);
 
 /* gather_answer.c */
 
