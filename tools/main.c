@@ -13,6 +13,7 @@
 
 #include "optimfs/optimfs.h"
 
+#include "base/module.h"
 #include "base/nearest.h"
 #include "cli/from.h"
 #ifdef HAVE_FUSE
@@ -80,19 +81,6 @@ static int help(FILE *to, int status)
 	return ofs_tool_finish(status);
 }
 
-#ifdef MPI_NAME
-/* As src/cluster/group.c looks for it. */
-static bool has_module(const char *name)
-{
-	const char *dir = getenv("OPTIMFS_MODULES");
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/optimfs-%s.so",
-	    dir != NULL ? dir : MODULE_DIR, name);
-	return access(path, R_OK) == 0;
-}
-#endif
-
 static int version(void)
 {
 	printf("optimfs %s\n%s", optimfs_version(), optimfs_features());
@@ -103,7 +91,7 @@ static int version(void)
 #endif
 #ifdef MPI_NAME
 	printf(", " MPI_NAME "%s",
-	    has_module("mpi") ? "" : " (its module is not installed)");
+	    ofs_module_exists("mpi") ? "" : " (its module is not installed)");
 #else
 	printf(", no MPI");
 #endif
@@ -222,8 +210,7 @@ static int run_verb(const struct ofs_verb *verb, int argc, char **argv)
 	struct optimfs_error err;
 	int status;
 
-	if (verb->from &&
-	    ofs_from_take(&argc, argv, &taken, &made, &err) == -1)
+	if (verb->from && ofs_from_take(&argc, argv, &taken, &made, &err) == -1)
 		return ofs_tool_fail(&err);
 	status = verb->run(verb, argc, taken != NULL ? taken : argv);
 	free(taken);

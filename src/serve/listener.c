@@ -5,6 +5,7 @@
 #include "serve/listener.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -13,6 +14,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/error.h"
+#include "base/module.h"
 
 #define BACKLOG 128
 
@@ -110,6 +114,19 @@ static int read_token(const char *file, struct ofs_listener *l,
 	return 0;
 }
 
+static int load(struct ofs_listener *l, struct optimfs_error *err)
+{
+	char why[256];
+
+	l->mhd = ofs_module_load("serve", OFS_MHD_SYMBOL, RTLD_LOCAL, why);
+	return l->mhd != NULL
+	    ? 0
+	    : optimfs_fail(err, ENOSYS,
+		  "OFS021 optimfs serve needs its module and libmicrohttpd "
+		  "(Debian: libmicrohttpd12), and %s",
+		  why);
+}
+
 int ofs_listen(const char *where, const char *file, struct ofs_listener *l,
     struct optimfs_error *err)
 {
@@ -120,6 +137,8 @@ int ofs_listen(const char *where, const char *file, struct ofs_listener *l,
 	int ret;
 
 	*l = (struct ofs_listener){ .fd = -1 };
+	if (load(l, err) == -1)
+		return -1;
 	if (file != NULL && read_token(file, l, err) == -1)
 		return -1;
 	where = where != NULL ? where : "127.0.0.1:8080";

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "base/memory.h"
 #include "cli/tools.h"
 #include "fs/walk.h"
+#include "serve/mhd.h"
 #include "serve/server_files.h"
 #include "store/http/answer.h"
 
@@ -34,6 +34,8 @@
 #define IDLE       60 /* seconds until a silent client is dropped */
 #define CLIENTS    1000
 #define THREADS    16
+
+static const struct ofs_mhd *mhd; /* of the first server on */
 
 struct ofs_server {
 	struct optimfs *fs;                   /* or NULL */
@@ -62,22 +64,22 @@ static enum MHD_Result answer(struct request *r, unsigned status,
 
 	if (response == NULL)
 		return MHD_NO;
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, "Content-Security-Policy",
+	mhd->add_response_header(response, "X-Content-Type-Options", "nosniff");
+	mhd->add_response_header(response, "Content-Security-Policy",
 	    "default-src 'none'; style-src 'unsafe-inline'");
-	ret = MHD_queue_response(r->c, status, response);
-	MHD_destroy_response(response);
+	ret = mhd->queue_response(r->c, status, response);
+	mhd->destroy_response(response);
 	return ret;
 }
 
 static struct MHD_Response *text(const char *s)
 {
 	struct MHD_Response *response =
-	    MHD_create_response_from_buffer(strlen(s), (void *)(uintptr_t)s,
+	    mhd->create_response_from_buffer(strlen(s), (void *)(uintptr_t)s,
 		MHD_RESPMEM_MUST_COPY);
 
 	if (response != NULL)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+		mhd->add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
 		    "text/plain; charset=utf-8");
 	return response;
 }
@@ -125,7 +127,7 @@ static enum MHD_Result fail(struct request *r, const struct optimfs_error *err)
 
 static const char *header(const struct request *r, const char *name)
 {
-	return MHD_lookup_connection_value(r->c, MHD_HEADER_KIND, name);
+	return mhd->lookup_connection_value(r->c, MHD_HEADER_KIND, name);
 }
 
 /* Who may ask. */
@@ -150,7 +152,7 @@ static bool has_token(const struct request *r)
 		return false;
 	if (strncasecmp(given, "Bearer ", 7) == 0)
 		return equal(given + 7, r->http->at->token);
-	user = MHD_basic_auth_get_username_password(r->c, &password);
+	user = mhd->basic_auth_get_username_password(r->c, &password);
 	good = password != NULL && equal(password, r->http->at->token);
 	free(user);
 	free(password);
@@ -173,7 +175,7 @@ static enum MHD_Result ask_for_token(struct request *r)
 		 "\"Authorization: Bearer TOKEN\"\n");
 
 	if (response != NULL)
-		MHD_add_response_header(response,
+		mhd->add_response_header(response,
 		    MHD_HTTP_HEADER_WWW_AUTHENTICATE,
 		    "Basic realm=\"optimfs\"");
 	return answer(r, MHD_HTTP_UNAUTHORIZED, response);
@@ -208,7 +210,7 @@ static ssize_t send_dir(void *cls, uint64_t pos, char *buf, size_t max)
 static bool wants_json(const struct request *r)
 {
 	const char *accept = header(r, MHD_HTTP_HEADER_ACCEPT),
-		   *format = MHD_lookup_connection_value(r->c,
+		   *format = mhd->lookup_connection_value(r->c,
 		       MHD_GET_ARGUMENT_KIND, "format");
 
 	if (format != NULL)
@@ -226,7 +228,7 @@ static enum MHD_Result redirect(struct request *r)
 	ofs_buf_printf(&to, "./%s/", name == NULL ? "" : name + 1);
 	ofs_buf_putc(&to, '\0');
 	if (response != NULL && !to.bad)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_LOCATION,
+		mhd->add_response_header(response, MHD_HTTP_HEADER_LOCATION,
 		    (const char *)to.data);
 	ofs_buf_fini(&to);
 	return answer(r, MHD_HTTP_MOVED_PERMANENTLY, response);
@@ -245,17 +247,17 @@ static enum MHD_Result get_dir(struct request *r)
 	d = ofs_server_dir_new(r->http->fs, r->attr.node, path, json, &err);
 	if (d == NULL)
 		return fail(r, &err);
-	response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN,
+	response = mhd->create_response_from_callback(MHD_SIZE_UNKNOWN,
 	    HEAD_SIZE, send_dir, d, ofs_server_dir_free);
 	if (response == NULL) {
 		ofs_server_dir_free(d);
 		return MHD_NO;
 	}
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+	mhd->add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
 	    json ? "application/json" : "text/html; charset=utf-8");
-	MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
+	mhd->add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
 	if (r->attr.node == OPTIMFS_ROOT && r->http->files != NULL)
-		MHD_add_response_header(response, OFS_HTTP_FILES_HEADER,
+		mhd->add_response_header(response, OFS_HTTP_FILES_HEADER,
 		    OFS_HTTP_FILES);
 	return answer(r, MHD_HTTP_OK, response);
 }
@@ -325,7 +327,7 @@ static void add_attribute(const struct request *r, struct MHD_Response *to,
 	char *value = ofs_attribute(r->http->fs, r->attr.node, attribute, NULL);
 
 	if (value != NULL && *value != '\0')
-		MHD_add_response_header(to, name, value);
+		mhd->add_response_header(to, name, value);
 	free(value);
 }
 
@@ -350,10 +352,10 @@ static void describe(const struct request *r, struct MHD_Response *to)
 	char date[OFS_SERVER_DATE];
 
 	ofs_server_date(r->attr.mtime_ns, date);
-	MHD_add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED, date);
-	MHD_add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
-	MHD_add_response_header(to, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
-	MHD_add_response_header(to, MHD_HTTP_HEADER_CONTENT_TYPE,
+	mhd->add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED, date);
+	mhd->add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
+	mhd->add_response_header(to, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
+	mhd->add_response_header(to, MHD_HTTP_HEADER_CONTENT_TYPE,
 	    is_bytes(r) ? "application/octet-stream"
 			: "text/plain; charset=utf-8");
 	if (r->plain)
@@ -369,8 +371,8 @@ static enum MHD_Result no_range(struct request *r, uint64_t size)
 
 	snprintf(range, sizeof(range), "bytes */%" PRIu64, size);
 	if (response != NULL)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_RANGE,
-		    range);
+		mhd->add_response_header(response,
+		    MHD_HTTP_HEADER_CONTENT_RANGE, range);
 	return answer(r, MHD_HTTP_RANGE_NOT_SATISFIABLE, response);
 }
 
@@ -384,9 +386,9 @@ static enum MHD_Result answer_file(struct request *r, struct sending *s,
 	snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
 	    s->first, s->end - 1, s->size);
 	response = s->file == NULL
-	    ? MHD_create_response_from_fd_at_offset64(s->end - s->first, s->fd,
+	    ? mhd->create_response_from_fd_at_offset64(s->end - s->first, s->fd,
 		  s->first)
-	    : MHD_create_response_from_callback(s->end - s->first, BLOCK_SIZE,
+	    : mhd->create_response_from_callback(s->end - s->first, BLOCK_SIZE,
 		  send_file, s, end_file);
 	if (response == NULL) {
 		end_file(s);
@@ -398,8 +400,8 @@ static enum MHD_Result answer_file(struct request *r, struct sending *s,
 	}
 	describe(r, response);
 	if (status == MHD_HTTP_PARTIAL_CONTENT)
-		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_RANGE,
-		    range);
+		mhd->add_response_header(response,
+		    MHD_HTTP_HEADER_CONTENT_RANGE, range);
 	return answer(r, status, response);
 }
 
@@ -444,7 +446,7 @@ static enum MHD_Result get_if(struct request *r, struct sending *s)
 		    "the file has changed\n");
 	}
 	if (none != NULL && ofs_server_matches(none, r->tag)) {
-		struct MHD_Response *empty = MHD_create_response_from_buffer(0,
+		struct MHD_Response *empty = mhd->create_response_from_buffer(0,
 		    (void *)(uintptr_t)"", MHD_RESPMEM_PERSISTENT);
 
 		if (empty != NULL)
@@ -487,15 +489,15 @@ static enum MHD_Result list_files(struct request *r, const char *rel)
 		ofs_buf_fini(&b);
 		return fail(r, &err);
 	}
-	response = MHD_create_response_from_buffer(b.len, b.data,
+	response = mhd->create_response_from_buffer(b.len, b.data,
 	    MHD_RESPMEM_MUST_FREE);
 	if (response == NULL) {
 		ofs_buf_fini(&b);
 		return MHD_NO;
 	}
-	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+	mhd->add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
 	    json ? "application/json" : "text/html; charset=utf-8");
-	MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
+	mhd->add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
 	return answer(r, MHD_HTTP_OK, response);
 }
 
@@ -649,7 +651,8 @@ struct ofs_server *ofs_server_start(struct optimfs *fs,
 	h->fs = fs;
 	h->files = files;
 	h->at = at;
-	h->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL,
+	mhd = at->mhd;
+	h->daemon = mhd->start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL,
 	    NULL, handle, h, MHD_OPTION_LISTEN_SOCKET, at->fd,
 	    MHD_OPTION_THREAD_POOL_SIZE, threads(), MHD_OPTION_CONNECTION_LIMIT,
 	    CLIENTS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE,
@@ -664,6 +667,6 @@ struct ofs_server *ofs_server_start(struct optimfs *fs,
 
 void ofs_server_stop(struct ofs_server *h)
 {
-	MHD_stop_daemon(h->daemon);
+	mhd->stop_daemon(h->daemon);
 	free(h);
 }

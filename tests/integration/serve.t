@@ -122,8 +122,7 @@ is "after requests that are none it goes on" \
     "$(get optim/param_groups/0/lr | body)" 0.001
 if [ -e "$TOP_BUILDDIR/optimfs-http.la" ]; then
 	ok "another optimfs reads the checkpoint at its address" \
-	    env OPTIMFS_MODULES="$TOP_BUILDDIR/.libs" no_proxy=127.0.0.1 \
-	    "$OPTIMFS" diff -q "$url.optimfs/view/source" "$ck"
+	    env no_proxy=127.0.0.1 "$OPTIMFS" diff -q "$url.optimfs/view/source" "$ck"
 else
 	skip 1 "built without libcurl"
 fi
@@ -217,6 +216,12 @@ like "it says what an address is" "$(cat "$scratch/err")" "*OFS021*[ADDRESS]:POR
 not_ok "OFS022: no token in the file" \
     "$OPTIMFS" serve --token-file "$scratch/token" "$ck"
 like "it says so" "$(cat "$scratch/err")" "*OFS022*no token*"
+
+status "OFS021: no module" 4 env OPTIMFS_MODULES=/nonexistent \
+    "$OPTIMFS" serve --listen 127.0.0.1:0 "$ck"
+like "it says what is missing" "$(cat "$scratch/err")" "*OFS021*libmicrohttpd*/nonexistent/*"
+LD_DEBUG=files "$OPTIMFS" --version >"$scratch/loaded" 2>&1
+not_ok "no other command loads it" grep -q microhttpd "$scratch/loaded"
 
 # A run.
 mkdir "$scratch/run"

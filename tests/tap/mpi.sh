@@ -1,7 +1,6 @@
 # mpi.sh - jobs of several ranks, for tests; sourced after tap.sh
 # SPDX-License-Identifier: Apache-2.0
 
-OPTIMFS_MODULES=${OPTIMFS_MODULES:-$TOP_BUILDDIR/.libs}
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Tests that run in parallel must not share Open MPI's session directory.
 TMPDIR=$scratch
@@ -10,7 +9,7 @@ TMPDIR=$scratch
 ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 printf 'deadlock:openmpi\ndeadlock:libopen-pal\n' >"$scratch/mpi.supp"
 TSAN_OPTIONS=$TSAN_OPTIONS:suppressions=$scratch/mpi.supp
-export OPTIMFS_MODULES OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
+export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM \
     TMPDIR ASAN_OPTIONS TSAN_OPTIONS
 
 can_run_ranks() { # skips all tests if not

@@ -5,9 +5,8 @@ requires python3
 "$OPTIMFS" --help | grep -q 'serve.*Ctrl-C' ||
     skip_all "this optimfs was built without libmicrohttpd"
 [ -e "$TOP_BUILDDIR/optimfs-http.la" ] || skip_all "built without libcurl"
-OPTIMFS_MODULES=$TOP_BUILDDIR/.libs
 no_proxy=127.0.0.1
-export OPTIMFS_MODULES no_proxy
+export no_proxy
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 chmod go+x "$scratch" # what is below a private directory has a token
 HOME=$scratch

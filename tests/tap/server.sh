@@ -17,8 +17,6 @@
 requires python3
 [ -e "$TOP_BUILDDIR/optimfs-http.la" ] ||
     skip_all "built without libcurl: no checkpoints on servers"
-OPTIMFS_MODULES=$TOP_BUILDDIR/.libs
-export OPTIMFS_MODULES
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 no_proxy=127.0.0.1,localhost
 export no_proxy

@@ -30,6 +30,7 @@
 : "${TOP_BUILDDIR:=$TOP_SRCDIR}"
 : "${OPTIMFS:=$TOP_BUILDDIR/optimfs}"
 : "${OPTIMFS_FAKE:=$TOP_BUILDDIR/tests/support/optimfs-fake}"
+: "${OPTIMFS_MODULES:=$TOP_BUILDDIR/.libs}"
 : "${limit:=600}"
 # What has not come after this time does not come.
 : "${patience:=120}"
@@ -43,7 +44,8 @@ TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1
 # if they have one, and root could make any directory that is missing.
 XDG_CACHE_HOME=/dev/null/cache
 CCACHE_DISABLE=1
-export CCACHE_DISABLE XDG_CACHE_HOME LC_ALL NO_COLOR TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
+export OPTIMFS_MODULES CCACHE_DISABLE XDG_CACHE_HOME LC_ALL NO_COLOR \
+    TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD
 
 tap_n=0
 tap_failed=0
