@@ -27,6 +27,7 @@
  * $FAKEGPU, a list of words separated by commas, plants faults:
  *   devices=N    the number of GPUs (8)
  *   max=MIB      larger allocations fail
+ *   own=fail     NCCL allocates none itself
  *   init=fail    ranks cannot be connected; init=hang: and it takes for ever
  *   again=fail, again=hang: as init=, but only of the second connection
  *   left=MIB     so much memory is left for a connection, which takes 300
@@ -39,13 +40,13 @@
 struct faults {
 	int devices, async_rank, async_after, hang_rank, hang_at, reset, stuck;
 	long max, left;
-	char init, again, abort;
+	char init, again, abort, own;
 	unsigned times;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, 1 << 20, 1 << 20,
-	0, 0, 0, UINT_MAX };
+	0, 0, 0, 0, UINT_MAX };
 static struct faults current;
 static int launches;
 static unsigned made[64]; /* communicators, by rank */
@@ -61,6 +62,7 @@ static void read_faults(void)
 		sscanf(p, "left=%ld", &f.left);
 		sscanf(p, "init=%c", &f.init);
 		sscanf(p, "again=%c", &f.again);
+		sscanf(p, "own=%c", &f.own);
 		sscanf(p, "times=%u", &f.times);
 		sscanf(p, "abort=%c", &f.abort);
 		sscanf(p, "async=%d:%d", &f.async_rank, &f.async_after);
@@ -134,7 +136,13 @@ struct ncclComm {
 	struct fake_op *begun; /* not on a stream yet */
 	cudaStream_t stream;
 	unsigned nsent[64], nreceived[64];
-	struct ncclComm *next; /* aborted before this one */
+	/* Memory that was registered. */
+	struct {
+		const uint8_t *p;
+		size_t n;
+	} known[4];
+	unsigned nknown;
+	struct ncclComm *next; /* of all that were made */
 };
 
 static void path_of(const struct message *m, const char *suffix, char path[300])
@@ -338,10 +346,11 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int len, int d)
 struct memory {
 	LIST_ENTRY(memory) next;
 	void *p;
+	bool nccl; /* allocated by NCCL */
 };
 static LIST_HEAD(, memory) memories = LIST_HEAD_INITIALIZER(memories);
 
-static void *get_memory(size_t n)
+static void *get_memory_of(size_t n, bool nccl)
 {
 	struct memory *m = malloc(sizeof(*m));
 
@@ -349,13 +358,19 @@ static void *get_memory(size_t n)
 		free(m);
 		return NULL;
 	}
+	m->nccl = nccl;
 	pthread_mutex_lock(&lock);
 	LIST_INSERT_HEAD(&memories, m, next);
 	pthread_mutex_unlock(&lock);
 	return m->p;
 }
 
-static void put_memory(void *p)
+static void *get_memory(size_t n)
+{
+	return get_memory_of(n, false);
+}
+
+static void put_memory_of(void *p, bool nccl)
 {
 	struct memory *m;
 
@@ -366,10 +381,27 @@ static void put_memory(void *p)
 	if (m != NULL)
 		LIST_REMOVE(m, next);
 	pthread_mutex_unlock(&lock);
-	if (p != NULL && m == NULL)
+	if (p != NULL && (m == NULL || m->nccl != nccl))
 		abort();
 	free(m);
 	free(p);
+}
+
+static void put_memory(void *p)
+{
+	put_memory_of(p, false);
+}
+
+static struct ncclComm *comms; /* all, also aborted ones */
+
+static void check_unknown(const void *p)
+{
+	pthread_mutex_lock(&lock);
+	for (struct ncclComm *c = comms; c != NULL; c = c->next)
+		for (unsigned i = 0; i < c->nknown; i++)
+			if (c->known[i].p == p)
+				abort();
+	pthread_mutex_unlock(&lock);
 }
 
 cudaError_t cudaMalloc(void **p, size_t n)
@@ -394,8 +426,10 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *all)
 
 cudaError_t cudaFree(void *p)
 {
-	if (p != NULL)
-		put_memory(there(p));
+	if (p == NULL)
+		return cudaSuccess;
+	check_unknown(p);
+	put_memory(there(p));
 	return cudaSuccess;
 }
 
@@ -681,6 +715,51 @@ static void name_rank(const struct ncclComm *c, int rank, char path[300])
 	snprintf(path, 300, "%s/rank.%d", c->dir, rank);
 }
 
+/* Memory that NCCL allocates; what a connection knows may not be freed, and only
+ * that is sent. */
+
+ncclResult_t ncclMemAlloc(void **p, size_t n)
+{
+	struct faults f = get_faults();
+	void *at = NULL;
+
+	if (f.own != 'f' && n <= (size_t)f.max << 20)
+		at = get_memory_of(n, true);
+	if (at == NULL)
+		return ncclUnhandledCudaError;
+	*p = (void *)((uintptr_t)at | ON_GPU);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void *p)
+{
+	check_unknown(p);
+	put_memory_of(there(p), true);
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t c, void *p, size_t n,
+    void **handle)
+{
+	if (c->aborted || c->state != ncclSuccess || c->nknown == 4)
+		abort();
+	pthread_mutex_lock(&lock);
+	c->known[c->nknown].p = p;
+	c->known[c->nknown++].n = n;
+	pthread_mutex_unlock(&lock);
+	*handle = p;
+	return ncclSuccess;
+}
+
+static bool is_known(const struct ncclComm *c, const void *p, size_t n)
+{
+	for (unsigned i = 0; i < c->nknown; i++)
+		if ((const uint8_t *)p >= c->known[i].p &&
+		    (const uint8_t *)p + n <= c->known[i].p + c->known[i].n)
+			return true;
+	return false;
+}
+
 static char how_init(const struct ncclComm *c)
 {
 	struct faults f = get_faults();
@@ -704,6 +783,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size, ncclUniqueId id,
 	name_rank(c, rank, path);
 	pthread_mutex_lock(&lock);
 	c->nth = made[rank]++;
+	c->next = comms;
+	comms = c;
 	pthread_mutex_unlock(&lock);
 	if (how_init(c) != 'h')
 		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -756,15 +837,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 /* Operations on streams still point to c. */
 ncclResult_t ncclCommAbort(ncclComm_t c)
 {
-	static struct ncclComm *all;
-
-	c->aborted = true;
 	if (c->begun != NULL)
 		free_op(c->begun);
 	c->begun = NULL;
 	pthread_mutex_lock(&lock);
-	c->next = all;
-	all = c;
+	c->aborted = true;
+	c->nknown = 0;
 	pthread_mutex_unlock(&lock);
 	while (get_faults().abort == 'h')
 		usleep(10000);
@@ -787,7 +865,7 @@ static ncclResult_t add_message(ncclComm_t c, bool send, const void *p,
 	struct message *m = calloc(1, sizeof(*m));
 
 	if (m == NULL || !group.open || c->state != ncclSuccess || peer < 0 ||
-	    peer >= c->size)
+	    peer >= c->size || !is_known(c, p, n))
 		abort();
 	*m = (struct message){
 		.comm = c, .p = there(p), .n = n, .peer = peer, .send = send
@@ -823,8 +901,7 @@ ncclResult_t ncclGroupEnd(void)
 		return ncclSuccess;
 	op = new_op(OP_GROUP);
 	op->comm = group.comm;
-	op->hangs =
-	    group.comm->rank == f.hang_rank &&
+	op->hangs = group.comm->rank == f.hang_rank &&
 	    group.comm->groups == f.hang_at && group.comm->nth < f.times;
 	TAILQ_CONCAT(&op->messages, &group.messages, next);
 	group.comm->groups++;

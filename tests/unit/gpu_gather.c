@@ -359,8 +359,7 @@ static void read_both_ways(struct job *j, int rank, struct optimfs_group *w)
 	mpi = stat_of(w, "gpu.mpi_rate ");
 	received = stat_of(w, "gpu.received ");
 	read_some(j, w, seed, 2);
-	if (nccl > 0 && mpi > 0 &&
-	    stat_of(w, "gpu.used ") == (nccl >= mpi) &&
+	if (nccl > 0 && mpi > 0 && stat_of(w, "gpu.used ") == (nccl >= mpi) &&
 	    (stat_of(w, "gpu.received ") > received) == (nccl >= mpi))
 		atomic_fetch_add(&j->nagain, 1);
 	fakegroup_meet(j->f);
@@ -664,6 +663,20 @@ static void small_cache(void)
 	    "a cache that does not fit is reported with OFS902");
 }
 
+/* The fake libraries check the rest: that only memory which a connection knows is
+ * sent, and that it is freed after the end of the connection, by whom it was
+ * allocated. */
+static void without_own_memory(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = read_all };
+
+	run(&j, 2, "own=fail");
+	ok(j.wrong == 0, "data is right where NCCL allocates no memory");
+	is_int(j.nsaid, 0, "that NCCL allocates no memory is not a failure");
+}
+
 /* Requests from other ranks are trusted as little as files are. */
 static void send_nonsense(struct job *j, int rank, struct optimfs_group *w)
 {
@@ -766,6 +779,7 @@ static void all_of_fake(void)
 	refused(OPTIMFS_GATHER_NCCL, "devices=1", 3, ENODEV, "share",
 	    "fewer GPUs than ranks");
 	small_cache();
+	without_own_memory();
 	nonsense();
 }
 

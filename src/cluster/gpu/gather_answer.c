@@ -142,8 +142,7 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 static bool is_connected(const struct ofs_gpu_gather *b, int rank)
 {
 	return ofs_gpu_gather_is_on(b) &&
-	    OFS_CONNECTION_OF(b->sequence[rank]) ==
-	    atomic_load(&b->connection);
+	    OFS_CONNECTION_OF(b->sequence[rank]) == atomic_load(&b->connection);
 }
 
 int ofs_gpu_gather_draw(struct ofs_gpu_gather *b, int from, const int *owner,

@@ -207,7 +207,8 @@ int ofs_gpu_gather_answer_connect(struct ofs_request *q,
 /* A new connection, on rank 0 for all. */
 
 /* The ranks to connect: how many. Numbers of their transfers begin anew. */
-static int choose_ranks(struct ofs_gpu_gather *b, unsigned connection, int *rank)
+static int choose_ranks(struct ofs_gpu_gather *b, unsigned connection,
+    int *rank)
 {
 	struct optimfs_group *w = b->group;
 	int n = 0;

@@ -35,8 +35,7 @@ static bool dense(const struct ofs_segment *s)
 }
 
 static bool suits(const struct ofs_gpu_gather *b,
-    const struct ofs_segment *segs, size_t n, uint64_t *end,
-    uint64_t *bytes)
+    const struct ofs_segment *segs, size_t n, uint64_t *end, uint64_t *bytes)
 {
 	*end = *bytes = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -245,9 +244,8 @@ bool ofs_gpu_gather_fetch(const struct ofs_manifest *s,
 		return false;
 	began = ofs_clock_ns();
 	way = ofs_gpu_gather_way(b);
-	good = way == OFS_WAY_NCCL
-	    ? fetch_rounds(b, s, segs, n, buf, end)
-	    : ofs_remote_ask(s, segs, n, buf, NULL) == 0;
+	good = way == OFS_WAY_NCCL ? fetch_rounds(b, s, segs, n, buf, end)
+				   : ofs_remote_ask(s, segs, n, buf, NULL) == 0;
 	if (good)
 		ofs_gpu_gather_took(b, way, bytes, ofs_clock_ns() - began);
 	return good;

@@ -55,7 +55,7 @@ struct ofs_gpu_gather {
 
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t freed, changed;
-	bool stopped; /* this rank leaves */
+	bool stopped;                 /* this rank leaves */
 	bool window[OFS_GPU_WINDOWS]; /* in use */
 	struct stage stage[OFS_GPU_STAGES];
 	uint64_t token;

@@ -242,8 +242,7 @@ static int draw(struct ofs_round *r, const int *owner, uint32_t n,
 	unsigned connection = atomic_load(&r->b->connection);
 	int ret = ofs_round_draw(r, owner, n, sequence);
 
-	if (ret == -1 &&
-	    (r->err.code == EHOSTDOWN || r->err.code == ETIMEDOUT))
+	if (ret == -1 && (r->err.code == EHOSTDOWN || r->err.code == ETIMEDOUT))
 		ofs_gpu_gather_hang_up(r->b, connection, &r->err);
 	return ret;
 }

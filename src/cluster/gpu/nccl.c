@@ -274,9 +274,8 @@ static int connect_it(struct ofs_gpu *g)
 	if (!failed && g->stuck)
 		optimfs_fail(err, EIO,
 		    "OFS902 the GPU: the end of a connection did not return");
-	return failed || g->stuck
-	    ? -1
-	    : nccl_comm_connect(g, g->connection, err);
+	return failed || g->stuck ? -1
+				  : nccl_comm_connect(g, g->connection, err);
 }
 
 /* False: close. */
@@ -475,8 +474,7 @@ static int connect_gpu(struct ofs_gpu *g, struct ofs_gpu_connection *c,
 	g->connection = c;
 	g->order = ORDER_CONNECT;
 	pthread_cond_broadcast(&g->wake);
-	while (g->order != ORDER_NONE &&
-	    (limit == 0 || get_silent(g) <= limit))
+	while (g->order != ORDER_NONE && (limit == 0 || get_silent(g) <= limit))
 		ofs_clock_wait(&g->ordered, &g->lock, 1000000000);
 	done = g->order == ORDER_NONE;
 	ret = done ? g->order_ret : -1;

@@ -48,14 +48,24 @@ struct nccl_abort {
 };
 enum nccl_abort_state { ABORT_RUNS, ABORT_RETURNED, ABORT_LEFT };
 
+/* What only some versions of NCCL have; NULL: this one has not. */
+struct nccl_extra {
+	ncclResult_t (*alloc)(void **p, size_t size);
+	ncclResult_t (*free)(void *p);
+	ncclResult_t (*add)(const ncclComm_t comm, void *p, size_t size,
+	    void **handle);
+};
+
 struct ofs_gpu {
 	struct ofs_gpu_config config;
+	struct nccl_extra extra;
 	int device;
 	pthread_t thread;
 
 	/* Used by the thread only. */
 	uint8_t *blocks, *out[OFS_GPU_WINDOWS];
 	uint8_t *sending; /* a block for each stage */
+	bool by_nccl;     /* NCCL has allocated blocks and sending */
 	struct ofs_gpu_run *runs,
 	    *pinned_runs; /* OFS_GPU_RUNS; on the GPU and in memory */
 	/* Transfers in progress, in the order of their numbers, of which the last
@@ -72,7 +82,7 @@ struct ofs_gpu {
 		     * not freed */
 	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
 	uint64_t first, sequence; /* first and next number of the connection */
-	int *place, nplaces; /* by rank: its number in NCCL */
+	int *place, nplaces;      /* by rank: its number in NCCL */
 	/* ms: since when a sequence number is missing */
 	int64_t waiting_since;
 	_Atomic int64_t alive; /* ms: last sign of life; for any thread */
@@ -100,6 +110,12 @@ struct ofs_gpu {
 int nccl_device_open(struct ofs_gpu *g, char device[64],
     struct optimfs_error *err);
 void nccl_device_close(struct ofs_gpu *g);
+/* The size of the blocks in bytes. */
+static inline uint64_t nccl_blocks_size(const struct ofs_gpu *g)
+{
+	return g->config.blocks * OFS_GPU_BLOCK;
+}
+#define NCCL_SENDING_SIZE (OFS_GPU_STAGES * OFS_GPU_BLOCK)
 /* Has the stream reached the event? 1: yes; 0: not yet. */
 int nccl_reached(cudaEvent_t event, struct optimfs_error *err,
     const char *what);

@@ -142,6 +142,32 @@ static int note_places(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
 	return 0;
 }
 
+static int wait_ready(struct ofs_gpu *g, int64_t deadline,
+    struct optimfs_error *err)
+{
+	int ret;
+
+	while ((ret = look(g, deadline, "connecting", err)) == 0 &&
+	    !nccl_is_over(g, err))
+		continue;
+	return ret == 1 ? 0 : -1;
+}
+
+/* From memory that it knows NCCL sends without a copy, where it can; if it refuses,
+ * it copies. It forgets the memory only with the abort of the connection, when
+ * nothing uses it any more: so that is never asked for, and the memory is freed
+ * after the abort. */
+static void add_memory(struct ofs_gpu *g)
+{
+	void *handle;
+
+	if (g->extra.add == NULL)
+		return;
+	(void)g->extra.add(g->comm, g->blocks, nccl_blocks_size(g), &handle);
+	(void)g->extra.add(g->comm, g->sending, NCCL_SENDING_SIZE, &handle);
+	cudaGetLastError(); /* clears the error */
+}
+
 int nccl_comm_connect(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
     struct optimfs_error *err)
 {
@@ -162,11 +188,12 @@ int nccl_comm_connect(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
 		fail(err, r, "connecting");
 		return cannot_connect(err);
 	}
-	while ((ret = look(g, deadline, "connecting", err)) == 0 &&
-	    !nccl_is_over(g, err))
-		continue;
-	if (ret == 1 && connect_pairs(g, c, err) == 0)
-		return 0;
+	if (wait_ready(g, deadline, err) == 0) {
+		add_memory(g);
+		if (wait_ready(g, deadline, err) == 0 &&
+		    connect_pairs(g, c, err) == 0)
+			return 0;
+	}
 	ret = cannot_connect(err);
 	nccl_comm_abort(g);
 	return ret;
@@ -261,8 +288,8 @@ static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)
 	ncclGroupStart();
 	for (uint32_t i = 0; i < work->nsends && under_way(r); i++)
 		r = ncclSend(g->sending + work->send[i].stage * OFS_GPU_BLOCK,
-		    work->send[i].len, ncclUint8,
-		    place_of(g, work->send[i].to), g->comm, stream);
+		    work->send[i].len, ncclUint8, place_of(g, work->send[i].to),
+		    g->comm, stream);
 	for (uint32_t i = 0; i < work->nreceives && under_way(r); i++)
 		r = ncclRecv(g->blocks +
 			work->receive[i].block * OFS_GPU_BLOCK +

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "cluster/gpu/launch.h"
 #include "cluster/gpu/nccl.h"
+#include "cluster/gpu/near.h"
 
 int nccl_cuda_fail(struct optimfs_error *err, cudaError_t e, const char *what)
 {
@@ -65,6 +67,7 @@ static int pick(struct ofs_gpu *g, char device[64], struct optimfs_error *err)
 	if (e == cudaSuccess)
 		e = cudaDeviceGetPCIBusId(device, 64, g->device);
 	if (e == cudaSuccess) {
+		(void)ofs_near_device("/sys", device);
 		tell_apart(g, device);
 		return 0;
 	}
@@ -103,20 +106,64 @@ static cudaError_t make_transfers(struct ofs_gpu *g)
 	    : e;
 }
 
+/* Since version 2.19. */
+static void find_extra(struct nccl_extra *x)
+{
+	*(void **)&x->alloc = dlsym(RTLD_DEFAULT, "ncclMemAlloc");
+	*(void **)&x->free = dlsym(RTLD_DEFAULT, "ncclMemFree");
+	*(void **)&x->add = dlsym(RTLD_DEFAULT, "ncclCommRegister");
+}
+
+static void free_sent(struct ofs_gpu *g)
+{
+	if (g->by_nccl) {
+		g->extra.free(g->blocks);
+		if (g->sending != NULL)
+			g->extra.free(g->sending);
+	} else {
+		cudaFree(g->blocks);
+		cudaFree(g->sending);
+	}
+	g->blocks = g->sending = NULL;
+	g->by_nccl = false;
+}
+
+/* Memory that NCCL receives into, and sends from. What it allocates itself, GPUs of
+ * one machine can read from each other directly. */
+static cudaError_t allocate_sent(struct ofs_gpu *g)
+{
+	const struct nccl_extra *x = &g->extra;
+	uint64_t size = nccl_blocks_size(g);
+	cudaError_t e;
+
+	if (x->alloc != NULL && x->free != NULL) {
+		g->by_nccl = x->alloc((void **)&g->blocks, size) == ncclSuccess;
+		if (g->by_nccl &&
+		    x->alloc((void **)&g->sending, NCCL_SENDING_SIZE) ==
+			ncclSuccess)
+			return cudaSuccess;
+		cudaGetLastError(); /* clears the error */
+		g->sending = NULL;
+		if (!g->by_nccl)
+			g->blocks = NULL;
+		free_sent(g);
+	}
+	e = cudaMalloc((void **)&g->blocks, size);
+	return e == cudaSuccess
+	    ? cudaMalloc((void **)&g->sending, NCCL_SENDING_SIZE)
+	    : e;
+}
+
 static int allocate(struct ofs_gpu *g, struct optimfs_error *err)
 {
-	uint64_t size = g->config.blocks * OFS_GPU_BLOCK;
+	uint64_t size = nccl_blocks_size(g);
 	char what[64];
 	cudaError_t e;
 
 	snprintf(what, sizeof(what), "%" PRIu64 " MiB of its memory",
-	    (size + OFS_GPU_WINDOWS * OFS_GPU_WINDOW +
-		OFS_GPU_STAGES * OFS_GPU_BLOCK) >>
+	    (size + OFS_GPU_WINDOWS * OFS_GPU_WINDOW + NCCL_SENDING_SIZE) >>
 		20);
-	e = cudaMalloc((void **)&g->blocks, size);
-	if (e == cudaSuccess)
-		e = cudaMalloc((void **)&g->sending,
-		    OFS_GPU_STAGES * OFS_GPU_BLOCK);
+	e = allocate_sent(g);
 	for (int i = 0; i < OFS_GPU_WINDOWS && e == cudaSuccess; i++)
 		e = cudaMalloc((void **)&g->out[i], OFS_GPU_WINDOW);
 	if (e == cudaSuccess)
@@ -161,6 +208,7 @@ int nccl_device_open(struct ofs_gpu *g, char device[64],
 {
 	cudaError_t e;
 
+	find_extra(&g->extra);
 	if (pick(g, device, err) == -1)
 		return -1;
 	e = make_transfers(g);
@@ -193,8 +241,7 @@ void nccl_device_close(struct ofs_gpu *g)
 	}
 	cudaFreeHost(g->pinned_runs);
 	cudaFree(g->runs);
-	cudaFree(g->sending);
-	cudaFree(g->blocks);
+	free_sent(g);
 	free_engine(&g->layout);
 	for (unsigned i = NCCL_FLIGHTS - 1; i > 0; i--) {
 		g->transfer[i].stream = NULL; /* that of the first */
