@@ -73,10 +73,27 @@ static uint32_t *length(struct ofs_catalog *cat, enum ofs_catalog_array a)
 	return (uint32_t *)(void *)((char *)cat + arrays[a].len);
 }
 
-uint32_t ofs_catalog_no_memory(struct optimfs_error *err)
+uint32_t ofs_catalog_stop(struct ofs_catalog *cat,
+    const struct optimfs_error *err)
+{
+	cat->build->failure = *err;
+	return OFS_NONE;
+}
+
+uint32_t ofs_catalog_no_memory(struct ofs_catalog *cat,
+    struct optimfs_error *err)
 {
 	ofs_no_memory(err);
-	return OFS_NONE;
+	return ofs_catalog_stop(cat, err);
+}
+
+bool ofs_catalog_failed(const struct ofs_catalog *cat,
+    struct optimfs_error *err)
+{
+	if (cat->build->failure.code == 0)
+		return false;
+	*err = cat->build->failure;
+	return true;
 }
 
 bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
@@ -108,14 +125,16 @@ uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
 {
 	uint32_t *len = length(cat, a), index = *len;
 
+	if (ofs_catalog_failed(cat, err))
+		return OFS_NONE;
 	if (n > arrays[a].max - index) {
 		optimfs_fail(err, E2BIG,
 		    "OFS624 more than %" PRIu32 " %s (limit)", arrays[a].max,
 		    arrays[a].name);
-		return OFS_NONE;
+		return ofs_catalog_stop(cat, err);
 	}
 	if (!ofs_catalog_reserve(cat, a, (uint64_t)index + n))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	if (n > 0)
 		memcpy((char *)get_array(cat, a) + index * arrays[a].size,
 		    items, n * arrays[a].size);

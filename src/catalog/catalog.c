@@ -41,7 +41,7 @@ int ofs_catalog_leave(struct ofs_catalog *cat, const char *path,
 	};
 
 	if (left.path == NULL || left.why == NULL)
-		return ofs_no_memory(err);
+		ofs_catalog_no_memory(cat, err);
 	return ofs_catalog_append(cat, OFS_LEFTS, &left, 1, err) == OFS_NONE
 	    ? -1
 	    : 0;
@@ -99,7 +99,7 @@ struct ofs_catalog *ofs_catalog_new(struct ofs_dir *dir,
 	return cat;
 fail:
 	ofs_catalog_free(cat);
-	ofs_catalog_no_memory(err);
+	ofs_no_memory(err);
 	return NULL;
 }
 
@@ -289,9 +289,8 @@ static int check_names(const struct ofs_catalog *cat, struct optimfs_error *err)
 
 int ofs_catalog_finish(struct ofs_catalog *cat, struct optimfs_error *err)
 {
-	if (check_names(cat, err) == -1)
-		return -1;
-	if (ofs_catalog_check(cat, err) == -1)
+	if (ofs_catalog_failed(cat, err) || check_names(cat, err) == -1 ||
+	    ofs_catalog_check(cat, err) == -1)
 		return -1;
 	qsort(cat->inner, cat->ninner, sizeof(*cat->inner), by_node);
 	qsort(cat->low_bits, cat->nlow_bits, sizeof(*cat->low_bits), by_entry);

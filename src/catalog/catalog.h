@@ -475,8 +475,14 @@ uint32_t ofs_object_access(const struct ofs_catalog *cat,
     const struct ofs_object *object);
 
 /* Building. Each function returns the index of what it added or found; OFS_NONE
- * when memory is exhausted (ENOMEM) or a count exceeds its limit (E2BIG). After
- * a failure the catalog may only be freed. The arrays move while they grow. */
+ * when memory is exhausted (ENOMEM) or a count exceeds its limit (E2BIG). The
+ * first such failure stays: every function that adds fails with it again, and
+ * so does _finish. Indexes that are passed may be OFS_NONE. So a reader that only
+ * adds need not check each result. After a failure the catalog may only be freed.
+ * The arrays move while they grow. err is never NULL. */
+/* Did one fail? Then err says why. */
+bool ofs_catalog_failed(const struct ofs_catalog *cat,
+    struct optimfs_error *err);
 uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
     struct optimfs_error *err);
 /* As ofs_map_prefetch: this string will be interned soon. */
@@ -526,8 +532,7 @@ uint32_t ofs_catalog_item(struct ofs_catalog *cat, const struct ofs_item *item,
     struct optimfs_error *err);
 uint32_t ofs_catalog_entry(struct ofs_catalog *cat,
     const struct ofs_entry *entry, struct optimfs_error *err);
-/* Add an entry without a place in the tree; 0 or -1. path and ref may be
- * OFS_NONE: they could not be added, which err says. */
+/* Add an entry without a place in the tree; 0 or -1. */
 int ofs_catalog_add(struct ofs_catalog *cat, uint32_t path,
     enum ofs_entry_kind kind, uint32_t ref, enum ofs_entry_key key,
     struct optimfs_error *err);

@@ -51,6 +51,7 @@ struct ofs_catalog_build {
 	uint32_t cap[OFS_NARRAYS];
 	struct ofs_map strs, paths, dims, notes;
 	struct ofs_passed passed;
+	struct optimfs_error failure; /* code 0: nothing failed yet */
 };
 
 /* Set access to what the directory allows. */
@@ -61,7 +62,7 @@ void ofs_access_init(const struct ofs_catalog *cat, struct ofs_access *a);
 bool ofs_catalog_reserve(struct ofs_catalog *cat, enum ofs_catalog_array a,
     uint64_t want);
 /* Append n items and return the index of the first; OFS_NONE with ENOMEM or
- * E2BIG. */
+ * E2BIG, or with what failed before. */
 uint32_t ofs_catalog_append(struct ofs_catalog *cat, enum ofs_catalog_array a,
     const void *items, size_t n, struct optimfs_error *err);
 /* Append the arrays of base, without its entries, variants and documents; false:
@@ -72,7 +73,11 @@ bool ofs_catalog_append_all(struct ofs_catalog *cat,
 void ofs_catalog_shrink(struct ofs_catalog *cat);
 /* Free the arrays. */
 void ofs_catalog_drop(struct ofs_catalog *cat);
-/* Fail with ENOMEM and return OFS_NONE. */
-uint32_t ofs_catalog_no_memory(struct optimfs_error *err);
+/* Fail, now and in all that follows, with the error err or with ENOMEM; returns
+ * OFS_NONE. */
+uint32_t ofs_catalog_stop(struct ofs_catalog *cat,
+    const struct optimfs_error *err);
+uint32_t ofs_catalog_no_memory(struct ofs_catalog *cat,
+    struct optimfs_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/memory.h"
 #include "catalog/catalog_impl.h"
 
 static bool learn_strings(struct ofs_catalog *cat)
@@ -81,7 +82,7 @@ struct ofs_catalog *ofs_catalog_copy(const struct ofs_catalog *base,
 	}
 	if (!learn_strings(cat) || !learn_objects(cat) || !learn_paths(cat)) {
 		ofs_catalog_free(cat);
-		ofs_catalog_no_memory(err);
+		ofs_no_memory(err);
 		return NULL;
 	}
 	return cat;

@@ -38,17 +38,17 @@ uint32_t ofs_catalog_str(struct ofs_catalog *cat, const char *p, size_t n,
 		return index;
 	if (n > UINT32_MAX) {
 		optimfs_fail(err, E2BIG, "OFS624 a string of %zu bytes", n);
-		return OFS_NONE;
+		return ofs_catalog_stop(cat, err);
 	}
 	copy =
 	    ofs_arena_counted(&cat->arena, (struct ofs_str){ p, (uint32_t)n });
 	if (copy == NULL)
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	index = ofs_catalog_append(cat, OFS_STRS, &copy, 1, err);
 	if (index == OFS_NONE)
 		return OFS_NONE;
 	if (!ofs_map_add(&cat->build->strs, hash, index))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	return index;
 }
 
@@ -79,7 +79,7 @@ uint32_t ofs_catalog_dims(struct ofs_catalog *cat, const uint64_t *v, size_t n,
 	if (index == OFS_NONE)
 		return OFS_NONE;
 	if (!ofs_map_add(&cat->build->dims, hash, index))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	return index;
 }
 
@@ -105,13 +105,13 @@ uint32_t ofs_catalog_path(struct ofs_catalog *cat, const uint32_t *component,
 	/* both together, so that a failure leaves no incomplete path */
 	if (n < OFS_NONE - 1 &&
 	    !ofs_catalog_reserve(cat, OFS_PATHS, cat->npaths + (n + 1)))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	index = ofs_catalog_append(cat, OFS_PATHS, &count, 1, err);
 	if (index == OFS_NONE ||
 	    ofs_catalog_append(cat, OFS_PATHS, component, n, err) == OFS_NONE)
 		return OFS_NONE;
 	if (!ofs_map_add(&cat->build->paths, hash, index))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	return index;
 }
 
@@ -125,14 +125,13 @@ void ofs_catalog_path_prefetch(const struct ofs_catalog *cat,
 uint32_t ofs_catalog_below(struct ofs_catalog *cat, const uint32_t *parent,
     size_t n, struct ofs_str key, struct optimfs_error *err)
 {
-	uint32_t *path = ofs_alloc(n + 1, sizeof(*path), err), at = OFS_NONE;
+	uint32_t *path = ofs_alloc(n + 1, sizeof(*path), err), at;
 
 	if (path == NULL)
-		return OFS_NONE;
+		return ofs_catalog_stop(cat, err);
 	memcpy(path, parent, n * sizeof(*path));
 	path[n] = ofs_catalog_str(cat, key.p, key.len, err);
-	if (path[n] != OFS_NONE)
-		at = ofs_catalog_path(cat, path, n + 1, err);
+	at = ofs_catalog_path(cat, path, n + 1, err);
 	free(path);
 	return at;
 }
@@ -175,7 +174,7 @@ static uint32_t add_note(struct ofs_catalog *cat, enum ofs_note_kind kind,
 		return index;
 	index = ofs_catalog_append(cat, OFS_NOTES, &note, 1, err);
 	if (index != OFS_NONE && !ofs_map_add(&cat->build->notes, hash, index))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	return index;
 }
 

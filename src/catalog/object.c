@@ -254,13 +254,13 @@ uint32_t ofs_catalog_object(struct ofs_catalog *cat, const char *path, int rank,
 	}
 	o.path = ofs_arena_strndup(&cat->arena, path, n);
 	if (o.path == NULL)
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	describe_object(cat, &o);
 	index = ofs_catalog_append(cat, OFS_OBJECTS, &o, 1, err);
 	if (index == OFS_NONE)
 		return OFS_NONE;
 	if (!ofs_map_add(&cat->by_path, ofs_map_hash(path, n), index))
-		return ofs_catalog_no_memory(err);
+		return ofs_catalog_no_memory(cat, err);
 	return index;
 }
 

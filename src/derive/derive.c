@@ -25,7 +25,5 @@ int ofs_derive_tensor(struct ofs_catalog *cat, uint32_t i,
 	t->error = OFS_NONE;
 	t->index = OFS_NONE;
 	t->flags &= kept;
-	return s.view == OFS_NONE || ofs_catalog_shard(cat, &s, err) == OFS_NONE
-	    ? -1
-	    : 0;
+	return ofs_catalog_shard(cat, &s, err) == OFS_NONE ? -1 : 0;
 }

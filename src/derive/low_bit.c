@@ -34,7 +34,7 @@ static int beside(struct finding *f, const struct ofs_entry *e,
     struct ofs_str base, const char *suffix, uint32_t *entry)
 {
 	struct ofs_catalog *cat = f->cat;
-	uint32_t n, *path, string, at;
+	uint32_t n, *path, at;
 	char name[512];
 
 	*entry = OFS_NONE;
@@ -45,10 +45,8 @@ static int beside(struct finding *f, const struct ofs_entry *e,
 	path = ofs_catalog_copy_components(cat, e->tree, &n, f->err);
 	if (path == NULL)
 		return -1;
-	string = ofs_catalog_str(cat, name, strlen(name), f->err);
-	path[n - 1] = string;
-	at = string == OFS_NONE ? OFS_NONE
-				: ofs_catalog_path(cat, path, n, f->err);
+	path[n - 1] = ofs_catalog_str(cat, name, strlen(name), f->err);
+	at = ofs_catalog_path(cat, path, n, f->err);
 	free(path);
 	if (at == OFS_NONE)
 		return -1;
@@ -83,8 +81,6 @@ static int add_found(struct finding *f, const struct ofs_low_bit_parts *x,
 	t.dtype = OFS_FLOAT32;
 	t.ndim = t.grid_ndim = (uint8_t)x->ndim;
 	t.shape = t.grid = ofs_catalog_dims(cat, x->shape, x->ndim, f->err);
-	if (t.shape == OFS_NONE)
-		return -1;
 	l.tensor = ofs_catalog_tensor(cat, &t, f->err);
 	if (l.tensor == OFS_NONE ||
 	    ofs_packed_derive(cat, l.tensor, x->p, f->err) == -1)

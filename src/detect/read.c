@@ -272,11 +272,9 @@ static int note_skipped(struct ofs_catalog *cat, const struct ofs_part *part,
 
 	if (strstr(e.text, part->rel) == NULL)
 		optimfs_fail_in(&e, "%s", part->rel);
-	if (ofs_catalog_note_as(cat,
-		damaged ? OFS_NOTE_MISSING : OFS_NOTE_WARNING, &e, err) == -1)
-		return -1;
 	if (!damaged)
-		return 0;
+		return ofs_catalog_note_as(cat, OFS_NOTE_WARNING, &e, err);
+	ofs_catalog_note_as(cat, OFS_NOTE_MISSING, &e, err);
 	object = ofs_catalog_object(cat, part->rel, part->rank, err);
 	if (object == OFS_NONE)
 		return -1;
@@ -500,20 +498,17 @@ static int keep_left(struct ofs_catalog *cat, const struct ofs_parts *parts,
 	for (size_t i = 0; i < parts->nleft; i++) {
 		const struct ofs_part_left *l = &parts->left[i];
 
-		if (ofs_catalog_leave(cat, l->path, l->kind, l->why, err) == -1)
-			return -1;
+		ofs_catalog_leave(cat, l->path, l->kind, l->why, err);
 	}
 	for (size_t i = 0; i < parts->missing.n; i++)
-		if (ofs_catalog_note(cat, OFS_NOTE_MISSING, EIO, err,
-			"OFS661 %s is missing: without an index nothing says "
-			"which tensors it has",
-			parts->missing.name[i]) == -1)
-			return -1;
+		ofs_catalog_note(cat, OFS_NOTE_MISSING, EIO, err,
+		    "OFS661 %s is missing: without an index nothing says which "
+		    "tensors it has",
+		    parts->missing.name[i]);
 	for (size_t i = 0; i < parts->notes.n; i++)
-		if (ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err, "%s",
-			parts->notes.name[i]) == -1)
-			return -1;
-	return 0;
+		ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err, "%s",
+		    parts->notes.name[i]);
+	return ofs_catalog_failed(cat, err) ? -1 : 0;
 }
 
 static int complete(struct ofs_catalog *cat, const struct ofs_parts *parts,

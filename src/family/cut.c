@@ -201,8 +201,6 @@ static int cut_box(struct cutting *c, const struct stored *s)
 	new.box = ofs_catalog_dims(c->cat, box, 2 * (size_t)c->ndim, c->err);
 	v.stride =
 	    ofs_catalog_dims(c->cat, (uint64_t *)stride, c->ndim, c->err);
-	if (new.box == OFS_NONE || v.stride == OFS_NONE)
-		return -1;
 	new.view = add_view(c, s, &v);
 	if (new.view == OFS_NONE ||
 	    ofs_catalog_shard(c->cat, &new, c->err) == OFS_NONE)

@@ -255,8 +255,6 @@ int ofs_part_prefix(struct ofs_catalog *cat, const struct ofs_part *part,
 		const char *s = part->prefix[*n];
 
 		prefix[*n] = ofs_catalog_str(cat, s, strlen(s), err);
-		if (prefix[*n] == OFS_NONE)
-			return -1;
 	}
-	return 0;
+	return ofs_catalog_failed(cat, err) ? -1 : 0;
 }

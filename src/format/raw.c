@@ -27,9 +27,8 @@ static uint32_t add_bytes(struct ofs_catalog *cat, uint32_t object,
 		.flags = OFS_TENSOR_FILE };
 
 	t.shape = t.grid = ofs_catalog_dims(cat, &size, 1, err);
-	if (t.shape == OFS_NONE ||
-	    (size > 0 && ofs_catalog_shard(cat, &s, err) == OFS_NONE))
-		return OFS_NONE;
+	if (size > 0)
+		ofs_catalog_shard(cat, &s, err);
 	return ofs_catalog_tensor(cat, &t, err);
 }
 
@@ -43,11 +42,8 @@ static uint32_t add_path(struct ofs_catalog *cat, const struct ofs_part *part,
 
 	if (ofs_part_prefix(cat, part, path, &n, err) == -1)
 		return OFS_NONE;
-	if (n == 0) {
+	if (n == 0)
 		path[n++] = ofs_catalog_str(cat, name, strlen(name), err);
-		if (path[0] == OFS_NONE)
-			return OFS_NONE;
-	}
 	return ofs_catalog_path(cat, path, n, err);
 }
 

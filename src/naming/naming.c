@@ -124,15 +124,11 @@ static int add_alias(struct naming *c, size_t n, struct ofs_str raw,
 	uint32_t str = ofs_catalog_str(c->cat, raw.p, raw.len, err);
 	uint32_t clean = c->path[n - 1], path;
 
-	if (target == OFS_NONE || str == OFS_NONE)
-		return -1;
 	c->path[n - 1] = str;
 	path = ofs_catalog_path(c->cat, c->path, n, err);
 	c->path[n - 1] = clean;
-	if (path == OFS_NONE ||
-	    ofs_catalog_alias(c->cat, path, target, err) == OFS_NONE)
-		return -1;
-	return 0;
+	return ofs_catalog_alias(c->cat, path, target, err) == OFS_NONE ? -1
+									: 0;
 }
 
 static int other_path(struct naming *c, uint32_t entry,
@@ -381,13 +377,10 @@ static int keywords(struct naming *c, struct optimfs_error *err)
 	static const char *const text[NAMING_NKEYWORDS] = { "optim", "state",
 		"param_groups", "model", "extra", "" };
 
-	for (int i = 0; i < NAMING_NKEYWORDS; i++) {
+	for (int i = 0; i < NAMING_NKEYWORDS; i++)
 		c->keyword[i] =
 		    ofs_catalog_str(c->cat, text[i], strlen(text[i]), err);
-		if (c->keyword[i] == OFS_NONE)
-			return -1;
-	}
-	return 0;
+	return ofs_catalog_failed(c->cat, err) ? -1 : 0;
 }
 
 static int name_all(struct naming *c, struct optimfs_error *err)

@@ -227,8 +227,7 @@ static uint32_t add_tensor(struct ofs_commit *c,
 		return OFS_NONE;
 	new.shape = new.grid =
 	    ofs_catalog_dims(c->added, t->shape, t->ndim, err);
-	if (new.shape == OFS_NONE ||
-	    ofs_catalog_tensor(c->added, &new, err) == OFS_NONE)
+	if (ofs_catalog_tensor(c->added, &new, err) == OFS_NONE)
 		return OFS_NONE;
 	c->added_task[c->nadded] = t;
 	return (uint32_t)c->nadded++;

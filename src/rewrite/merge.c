@@ -36,13 +36,9 @@ static uint32_t path_of(struct merge *x, const struct ofs_key *key, uint32_t n)
 		optimfs_fail(x->err, E2BIG, "a path of %u components", n);
 		return OFS_NONE;
 	}
-	for (uint32_t i = 0; i < n; i++) {
-		c[i] =
+	for (uint32_t i = 0; i < n; i++)
+		c[i] = key[i].index |
 		    ofs_catalog_str(x->cat, key[i].s.p, key[i].s.len, x->err);
-		if (c[i] == OFS_NONE)
-			return OFS_NONE;
-		c[i] |= key[i].index;
-	}
 	return ofs_catalog_path(x->cat, c, n, x->err);
 }
 
@@ -109,8 +105,6 @@ static uint32_t add_tensor(struct merge *x, const struct ofs_commit_task *t)
 
 	new.shape = new.grid =
 	    ofs_catalog_dims(x->cat, t->shape, t->ndim, x->err);
-	if (new.shape == OFS_NONE)
-		return OFS_NONE;
 	if (ofs_reserve(x->m->staged, index + 1ull, x->m->staged_cap, x->err) ==
 	    -1)
 		return OFS_NONE;

@@ -144,15 +144,37 @@ static void limits(void)
 {
 	struct ofs_catalog *cat = new_catalog("/");
 	struct optimfs_error err = { 0 };
-	uint32_t n = 0, notes;
+	uint32_t n = 0;
 
 	while (ofs_catalog_doc(cat, NULL, &err) != OFS_NONE)
 		n++;
 	is_u64(n, 1u << 20, "a catalog takes at most 2^20 documents");
 	is_error(err, E2BIG, "OFS624 more than 1048576 docs (limit)",
 	    "more documents fail with OFS624");
+	err = (struct optimfs_error){ 0 };
+	is_u64(ofs_catalog_str(cat, "new", 3, &err), OFS_NONE,
+	    "after a failure nothing can be added");
+	is_error(err, E2BIG, "OFS624 more than 1048576 docs (limit)",
+	    "and the error is that of the first failure");
+	is_int(ofs_catalog_add(cat, 0, OFS_ENTRY_VALUE, OFS_NONE, OFS_KEY_FREE,
+		   &err),
+	    -1, "an entry of what could not be added is not added");
+	err = (struct optimfs_error){ 0 };
+	is_int(ofs_catalog_finish(cat, &err), -1,
+	    "a catalog that lacks something cannot be finished");
+	is_error(err, E2BIG, "OFS624 more than 1048576 docs (limit)",
+	    "which has the same error");
+	ofs_catalog_free(cat);
+}
+
+static void many_notes(void)
+{
+	struct ofs_catalog *cat = new_catalog("/");
+	struct optimfs_error err = { 0 };
+	uint32_t notes;
+
 	for (uint32_t i = 0; i < 140000; i++)
-		ofs_catalog_note(cat, OFS_NOTE_WARNING, EIO, NULL, "%u", i);
+		ofs_catalog_note(cat, OFS_NOTE_WARNING, EIO, &err, "%u", i);
 	notes = cat->nnotes;
 	ok(notes < 132000, "the number of notes is limited");
 	is_str(cat->notes[notes - 1].text,
@@ -793,6 +815,7 @@ int main(void)
 	names();
 	many_names();
 	limits();
+	many_notes();
 	objects();
 	modes();
 	owners();

@@ -133,6 +133,10 @@ int main(void)
 	sweep("deepspeed/v0.18.5_z3_ws4_subgroups/ckpt_universal");
 	sweep("deepspeed/v0.19.6_z1_ws2_bf16/ckpt_universal");
 	sweep("numpy/compressed.npz");
+	sweep("fsdp_dtensor/moe_swiglu_w4/ckpt");
+	sweep("torch_checkpointing/fsdp2_tp_w4_safetensors/ckpt/step_3");
+	sweep("extra/torch_save/quant.pt");
+	sweep("evidence/adafactor.pt");
 	sweep("pytorch/checkpointable_w2/ckpt_rankfiles");
 	sweep("pytorch/rank_dtensor_fsdp2_tp_w4/ckpt_raw");
 	sweep("pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles");

@@ -37,7 +37,7 @@ static uint32_t component(struct ofs_dcp *d, const struct ofs_pickle *doc,
 		c = ofs_catalog_str(d->cat, digits,
 		    (size_t)snprintf(digits, sizeof(digits), "%" PRId64, i),
 		    err);
-		return c == OFS_NONE ? OFS_NONE : c | OFS_PATH_INDEX;
+		return c | OFS_PATH_INDEX;
 	}
 	s = ofs_pk_str(doc, node);
 	c = ofs_catalog_str(d->cat, s.p, s.len, err);
@@ -93,9 +93,7 @@ static int find_path(struct ofs_dcp *d, uint32_t number, uint32_t pair,
 		node = OFS_NONE;
 	}
 	if (node == OFS_NONE) {
-		c[n] = ofs_catalog_str(d->cat, name.p, name.len, err);
-		if (c[n++] == OFS_NONE)
-			return -1;
+		c[n++] = ofs_catalog_str(d->cat, name.p, name.len, err);
 		key->structural = index->planner == OFS_NONE;
 	} else {
 		for (uint32_t i = 0; i < ofs_pk_len(index->doc, node);

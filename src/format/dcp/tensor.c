@@ -253,8 +253,6 @@ static int add_shard(struct ofs_dcp *d, struct building *b,
 		memcpy(box, offsets->v, n * sizeof(box[0]));
 		memcpy(box + n, sizes->v, n * sizeof(box[0]));
 		shard.box = ofs_catalog_dims(d->cat, box, 2 * n, err);
-		if (shard.box == OFS_NONE)
-			return -1;
 	}
 	s = ofs_catalog_shard(d->cat, &shard, err);
 	if (s == OFS_NONE)

@@ -73,9 +73,7 @@ uint32_t ofs_delta_path(struct ofs_catalog *cat, struct ofs_str name,
 	uint32_t c[2] = { ofs_catalog_str(cat, "changes", 7, err),
 		ofs_catalog_str(cat, name.p, name.len, err) };
 
-	return c[0] == OFS_NONE || c[1] == OFS_NONE
-	    ? OFS_NONE
-	    : ofs_catalog_path(cat, c, 2, err);
+	return ofs_catalog_path(cat, c, 2, err);
 }
 
 int ofs_delta_add(struct ofs_delta_build *d, struct ofs_str name,

@@ -230,11 +230,8 @@ static int add_shard(struct entries *x, struct ofs_tensor *t,
 
 	part.box = ofs_catalog_dims(x->cat, box, 2, err);
 	view.stride = ofs_catalog_dims(x->cat, &step, 1, err);
-	if (part.box == OFS_NONE || view.stride == OFS_NONE)
-		return -1;
 	part.view = ofs_catalog_view(x->cat, &view, err);
-	if (part.view == OFS_NONE ||
-	    ofs_catalog_shard(x->cat, &part, err) == OFS_NONE)
+	if (ofs_catalog_shard(x->cat, &part, err) == OFS_NONE)
 		return -1;
 	t->nshards++;
 	return 0;
@@ -270,15 +267,11 @@ static uint32_t make_tensor(struct entries *x, uint32_t entry,
 	t.grid_ndim = 1;
 	t.shard = x->cat->nshards;
 	t.nshards = 0;
-	if (t.shape == OFS_NONE || t.grid == OFS_NONE)
-		return OFS_NONE;
 	if (x->cat->dims[whole.shape] != u->flat.size) {
 		ofs_fsdp_wrong_size(&why, x->cat->dims[whole.shape],
 		    u->flat.size);
 		t.error = ofs_catalog_error(x->cat, &why, err);
-		return t.error == OFS_NONE
-		    ? OFS_NONE
-		    : ofs_catalog_tensor(x->cat, &t, err);
+		return ofs_catalog_tensor(x->cat, &t, err);
 	}
 	for (uint32_t i = *from; i < whole.nshards; i++) {
 		const struct ofs_shard s = x->cat->shards[whole.shard + i];

@@ -90,8 +90,6 @@ static int add_shards(struct ofs_dtensor *d, const struct ofs_tensor *t,
 				box[0] = UINT64_MAX; /* is refused later */
 			s.box = ofs_catalog_dims(d->cat, box,
 			    2 * (size_t)t->ndim, d->err);
-			if (s.box == OFS_NONE)
-				return -1;
 		}
 		if (ofs_catalog_shard(d->cat, &s, d->err) == OFS_NONE)
 			return -1;

@@ -86,7 +86,7 @@ static int note_part(struct parts *p, uint32_t entry, uint32_t *c, uint32_t n)
 		return 0;
 	c[i] =
 	    ofs_catalog_str(d->cat, name.p, name.len - strlen(x->text), d->err);
-	if (c[i] == OFS_NONE || ofs_grow(p->part, p->n, p->cap, d->err) == -1)
+	if (ofs_grow(p->part, p->n, p->cap, d->err) == -1)
 		return -1;
 	p->part[p->n] = (struct part){ ofs_catalog_path(d->cat, c, n, d->err),
 		x->number, entry, x->family };

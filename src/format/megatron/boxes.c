@@ -45,8 +45,6 @@ int ofs_megatron_box(struct ofs_catalog *cat, unsigned int d,
 	memcpy(box + d, size, d * sizeof(*size));
 	s->box = ofs_catalog_dims(cat, box, 2 * (size_t)d, err);
 	v.stride = ofs_catalog_dims(cat, stride, d, err);
-	if (s->box == OFS_NONE || v.stride == OFS_NONE)
-		return -1;
 	s->view = ofs_catalog_view(cat, &v, err);
 	return s->view == OFS_NONE ? -1 : 0;
 }

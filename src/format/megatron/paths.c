@@ -147,7 +147,7 @@ static int group_path(struct ofs_megatron *m, uint32_t chained,
 	group += m->first_group[chained];
 	str = ofs_catalog_str(m->cat, digits,
 	    (size_t)snprintf(digits, sizeof(digits), "%u", group), err);
-	if (str == OFS_NONE || push(p, c[0], err) == -1 ||
+	if (push(p, c[0], err) == -1 ||
 	    push(p, str | OFS_PATH_INDEX, err) == -1)
 		return -1;
 	return push_rest(p, c + 2, n - 2, err);

@@ -214,11 +214,7 @@ static int words(struct ofs_megatron *m, struct optimfs_error *err)
 	m->states = ofs_catalog_str(cat, "state", 5, err);
 	m->groups = ofs_catalog_str(cat, "param_groups", 12, err);
 	m->zero = ofs_catalog_str(cat, "0", 1, err);
-	return m->model == OFS_NONE || m->optimizer == OFS_NONE ||
-		m->states == OFS_NONE || m->groups == OFS_NONE ||
-		m->zero == OFS_NONE
-	    ? -1
-	    : 0;
+	return ofs_catalog_failed(cat, err) ? -1 : 0;
 }
 
 int ofs_megatron_join(struct ofs_catalog *cat, struct optimfs_error *err)

@@ -385,12 +385,8 @@ static int add_tensor(struct making *g, uint32_t name, uint8_t dtype,
 
 	t.shape = t.grid =
 	    ofs_catalog_dims(k->cat, g->shape, g->ndim, k->s->err);
-	if (t.shape == OFS_NONE)
-		return -1;
 	for (uint32_t i = first; i < end; i++)
-		if (ofs_catalog_shard(k->cat, &k->shard[i], k->s->err) ==
-		    OFS_NONE)
-			return -1;
+		ofs_catalog_shard(k->cat, &k->shard[i], k->s->err);
 	return ofs_catalog_add(k->cat, state_path(g, name, dtype, chained),
 	    OFS_ENTRY_TENSOR, ofs_catalog_tensor(k->cat, &t, k->s->err),
 	    OFS_KEY_FIXED, k->s->err);

@@ -105,8 +105,6 @@ static int set_view(struct stack *k, const uint64_t *size, uint64_t at,
 	}
 	v.offset += at * pitch; /* reading refuses an offset beyond v.numel */
 	v.stride = ofs_catalog_dims(cat, stride, k->ndim, k->err);
-	if (v.stride == OFS_NONE)
-		return -1;
 	s->view = ofs_catalog_view(cat, &v, k->err);
 	return s->view == OFS_NONE ? -1 : 0;
 }
@@ -155,9 +153,8 @@ static uint32_t put_pieces(struct stack *k)
 	}
 	first = cat->nshards;
 	for (uint32_t i = 0; i < k->npieces; i++)
-		if (ofs_catalog_shard(cat, &k->piece[i].s, k->err) == OFS_NONE)
-			return OFS_NONE;
-	return first;
+		ofs_catalog_shard(cat, &k->piece[i].s, k->err);
+	return ofs_catalog_failed(cat, k->err) ? OFS_NONE : first;
 }
 
 static int cut(struct stack *k)
@@ -203,8 +200,6 @@ static int layer_tensor(struct stack *k, uint64_t layer, uint32_t shards,
 		return 0;
 	}
 	e->ref = ofs_catalog_tensor(k->m->cat, &t, k->err);
-	if (e->ref == OFS_NONE)
-		return -1;
 	return ofs_catalog_entry(k->m->cat, e, k->err) == OFS_NONE ? -1 : 0;
 }
 

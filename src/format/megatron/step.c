@@ -123,7 +123,7 @@ static int find_steps(struct steps *s)
 }
 
 /* Collects the paths of the steps of all parameters of o that have state. */
-static int want_steps(struct steps *s, const struct optimizer *o)
+static void want_steps(struct steps *s, const struct optimizer *o)
 {
 	struct ofs_catalog *cat = s->m->cat;
 
@@ -143,13 +143,10 @@ static int want_steps(struct steps *s, const struct optimizer *o)
 		if (c[2] == s->step)
 			s->have[s->nhave++] = cat->entries[i].path;
 		path[k++] = s->step;
-		s->want[s->nwant] = ofs_catalog_path(cat, path, k, s->err);
-		if (s->want[s->nwant++] == OFS_NONE)
-			return -1;
+		s->want[s->nwant++] = ofs_catalog_path(cat, path, k, s->err);
 	}
 	qsort(s->want, s->nwant, sizeof(*s->want), ofs_compare_u32);
 	qsort(s->have, s->nhave, sizeof(*s->have), ofs_compare_u32);
-	return 0;
 }
 
 static int add_steps(struct steps *s, const struct optimizer *o)
@@ -157,8 +154,7 @@ static int add_steps(struct steps *s, const struct optimizer *o)
 	struct ofs_catalog *cat = s->m->cat;
 	uint32_t k = 0;
 
-	if (want_steps(s, o) == -1)
-		return -1;
+	want_steps(s, o);
 	for (uint32_t i = 0; i < s->nwant; i++) {
 		uint32_t path = s->want[i];
 

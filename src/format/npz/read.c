@@ -105,8 +105,7 @@ static uint32_t add_view(struct reader *r, const struct ofs_npy *npy)
 	}
 	v.stride = ofs_catalog_dims(r->cat, stride, npy->ndim, r->err);
 	v.fix = npy->swap ? OFS_FIX_SWAP : OFS_FIX_NONE;
-	return v.stride == OFS_NONE ? OFS_NONE
-				    : ofs_catalog_view(r->cat, &v, r->err);
+	return ofs_catalog_view(r->cat, &v, r->err);
 }
 
 static uint32_t add_tensor(struct reader *r, const struct ofs_npy *npy,
@@ -127,16 +126,10 @@ static uint32_t add_tensor(struct reader *r, const struct ofs_npy *npy,
 
 	t.shape = t.grid =
 	    ofs_catalog_dims(r->cat, npy->shape, npy->ndim, r->err);
-	if (t.shape == OFS_NONE)
-		return OFS_NONE;
-	if (npy->bytes > 0 && (npy->swap || (npy->fortran && npy->ndim > 1))) {
+	if (npy->bytes > 0 && (npy->swap || (npy->fortran && npy->ndim > 1)))
 		s.view = add_view(r, npy);
-		if (s.view == OFS_NONE)
-			return OFS_NONE;
-	}
 	t.shard = ofs_catalog_shard(r->cat, &s, r->err);
-	return t.shard == OFS_NONE ? OFS_NONE
-				   : ofs_catalog_tensor(r->cat, &t, r->err);
+	return ofs_catalog_tensor(r->cat, &t, r->err);
 }
 
 /* One damaged array does not make the others unreadable. */
@@ -151,8 +144,7 @@ static uint32_t add_damaged(struct reader *r, struct ofs_str name,
 	}
 	optimfs_fail_in(why, "%s: %.*s", r->part->rel, OFS_STR_ARGS(name, 100));
 	item.error = ofs_catalog_error(r->cat, why, r->err);
-	return item.error == OFS_NONE ? OFS_NONE
-				      : ofs_catalog_item(r->cat, &item, r->err);
+	return ofs_catalog_item(r->cat, &item, r->err);
 }
 
 /* "model/layers.0.weight": "/" nests; naming splits at dots. */
@@ -171,10 +163,7 @@ static uint32_t path_of(struct reader *r, struct ofs_str name)
 			    OFS_STR_ARGS(name, 200));
 			return OFS_NONE;
 		}
-		r->path[n] = ofs_catalog_str(r->cat, p, len, r->err);
-		if (r->path[n] == OFS_NONE)
-			return OFS_NONE;
-		n++;
+		r->path[n++] = ofs_catalog_str(r->cat, p, len, r->err);
 		if (slash == NULL)
 			return ofs_catalog_path(r->cat, r->path, n, r->err);
 		p = slash + 1;

@@ -248,8 +248,6 @@ static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 
 	t.shape = t.grid =
 	    ofs_catalog_dims(cat, first->t.shape, first->t.ndim, err);
-	if (t.shape == OFS_NONE)
-		return -1;
 	if (ofs_numel(first->t.shape, first->t.ndim, &numel) && numel > 0)
 		t.nshards = g->n;
 	for (uint32_t i = g->first; i < g->first + t.nshards; i++)

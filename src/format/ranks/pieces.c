@@ -150,13 +150,8 @@ int ofs_pieces_end(struct ofs_pieces *x, uint32_t path, uint32_t *ref,
 		x->t.grid = ofs_catalog_dims(cat, &x->numel, 1, err);
 		x->t.grid_ndim = 1;
 	}
-	if (x->t.grid == OFS_NONE)
-		return -1;
-	if (x->why.code != 0) {
+	if (x->why.code != 0)
 		x->t.error = ofs_catalog_error(cat, &x->why, err);
-		if (x->t.error == OFS_NONE)
-			return -1;
-	}
 	*ref = ofs_catalog_tensor(cat, &x->t, err);
 	return ofs_catalog_add(cat, path, OFS_ENTRY_TENSOR, *ref, OFS_KEY_FIXED,
 	    err);

@@ -138,8 +138,7 @@ static int add_shard(struct join *j, const struct ofs_ranks_leaf *leaf,
 	memcpy(box, p->offset, d * sizeof(*box));
 	memcpy(box + d, p->size, d * sizeof(*box));
 	b = ofs_catalog_dims(j->set->cat, box, 2 * (size_t)d, err);
-	if (b == OFS_NONE ||
-	    ofs_ranks_shard(j->set, leaf, &t, &at, b, err) == -1 ||
+	if (ofs_ranks_shard(j->set, leaf, &t, &at, b, err) == -1 ||
 	    ofs_ranks_copies_add(&j->copies, j->set, leaf, &t, whole, b, err) ==
 		-1)
 		return -1;
@@ -200,13 +199,9 @@ static int add_entry(struct join *j, uint32_t path, struct optimfs_error *err)
 
 	j->t.shape = j->t.grid =
 	    ofs_catalog_dims(cat, j->shape, j->t.ndim, err);
-	if (j->t.shape == OFS_NONE)
-		return -1;
 	if (j->why.code != 0) {
 		j->t.nshards = 0;
 		j->t.error = ofs_catalog_error(cat, &j->why, err);
-		if (j->t.error == OFS_NONE)
-			return -1;
 	}
 	return ofs_catalog_add(cat, path, OFS_ENTRY_TENSOR,
 	    ofs_catalog_tensor(cat, &j->t, err), OFS_KEY_STAYS, err);

@@ -152,8 +152,6 @@ static int set_path(struct index *x, const struct tensor *t, const char *file)
 	else
 		c[n++] = ofs_catalog_str(x->cat, file, strlen(file), x->err);
 	c[n] = t->name;
-	if (c[0] == OFS_NONE)
-		return -1;
 	path = ofs_catalog_path(x->cat, c, n + 1, x->err);
 	if (path == OFS_NONE)
 		return -1;
@@ -199,12 +197,9 @@ static int add_lost(struct index *x, uint32_t name, uint32_t object)
 	ofs_fail_lost(&why, EIO, how, "OFS661", o->path,
 	    " %s: the index places this tensor in it", why_not);
 	item.error = ofs_catalog_error(x->cat, &why, x->err);
-	if (item.error == OFS_NONE)
-		return -1;
 	ofs_fail_lost(&why, EIO, how, "OFS661", o->path,
 	    " %s: reading its tensors fails (EIO)", why_not);
-	if (ofs_catalog_note_as(x->cat, OFS_NOTE_MISSING, &why, x->err) == -1)
-		return -1;
+	ofs_catalog_note_as(x->cat, OFS_NOTE_MISSING, &why, x->err);
 	return ofs_catalog_add(x->cat,
 	    ofs_catalog_below(x->cat, x->prefix, x->nprefix, s, x->err),
 	    OFS_ENTRY_ITEM, ofs_catalog_item(x->cat, &item, x->err),

@@ -446,8 +446,6 @@ static int add_shard(struct shards *s, uint32_t piece)
 	if (t->ndim > 0)
 		memcpy(box + t->ndim, t->shape, t->ndim * sizeof(*box));
 	shard.box = ofs_catalog_dims(s->cat, box, 2 * (size_t)t->ndim, s->err);
-	if (shard.box == OFS_NONE)
-		return -1;
 	return ofs_catalog_shard(s->cat, &shard, s->err) == OFS_NONE ? -1 : 0;
 }
 

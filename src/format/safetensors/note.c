@@ -57,11 +57,9 @@ static int read_component(struct reader *r, enum ofs_json_token token,
 	if (token != OFS_JSON_STRING && !index)
 		return bad(r, "a path is not of strings and indexes");
 	*c = ofs_catalog_str(r->cat, r->j.str.p, r->j.str.len, r->err);
-	if (*c == OFS_NONE)
-		return -1;
 	if (index)
 		*c |= OFS_PATH_INDEX;
-	return 0;
+	return *c == OFS_NONE ? -1 : 0;
 }
 
 /* Read "key": [component, ...]. */

@@ -53,11 +53,7 @@ int ofs_safetensors_add(struct ofs_catalog *cat, uint32_t object,
 
 	t.shape = ofs_catalog_dims(cat, from->shape, from->ndim, err);
 	t.grid = t.shape;
-	if (t.shape == OFS_NONE)
-		return -1;
 	t.shard = ofs_catalog_shard(cat, &shard, err);
-	if (t.shard == OFS_NONE)
-		return -1;
 	return ofs_catalog_add(cat, path, OFS_ENTRY_TENSOR,
 	    ofs_catalog_tensor(cat, &t, err), OFS_KEY_FREE, err);
 }

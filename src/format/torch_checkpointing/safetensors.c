@@ -139,8 +139,6 @@ static int set_path(struct item *x, struct ofs_str key)
 	x->c[0] =
 	    ofs_catalog_str(x->of->cat, x->of->name.p, x->of->name.len, x->err);
 	x->nc = 1;
-	if (x->c[0] == OFS_NONE)
-		return -1;
 	ofs_json_init(&j, key.p, key.len);
 	t = ofs_json_next(&j, x->err);
 	if (t != OFS_JSON_ARRAY)
@@ -177,8 +175,6 @@ static int set_view(struct item *x, const struct ofs_torch_piece *p,
 	if (whole)
 		return 0;
 	v.stride = ofs_catalog_dims(x->of->cat, stride, x->t.ndim, x->err);
-	if (v.stride == OFS_NONE)
-		return -1;
 	s->view = ofs_catalog_view(x->of->cat, &v, x->err);
 	return s->view == OFS_NONE ? -1 : 0;
 }
@@ -202,7 +198,7 @@ static int add_piece(struct item *x, const struct file *f,
 	memcpy(box + x->t.ndim, p->size, x->t.ndim * sizeof(*box));
 	s.box =
 	    ofs_catalog_dims(x->of->cat, box, 2 * (size_t)x->t.ndim, x->err);
-	if (s.box == OFS_NONE || set_view(x, p, &s) == -1 ||
+	if (set_view(x, p, &s) == -1 ||
 	    ofs_catalog_shard(x->of->cat, &s, x->err) == OFS_NONE)
 		return -1;
 	x->t.nshards++;
@@ -392,14 +388,10 @@ static int add_tensor(struct item *x, uint32_t pair)
 				return -1;
 	x->t.shape = x->t.grid =
 	    ofs_catalog_dims(cat, x->shape, x->t.ndim, x->err);
-	if (x->t.shape == OFS_NONE)
-		return -1;
 	if (x->why.code != 0) {
 		optimfs_fail_in(&x->why, "%.*s", (int)x->name.len,
 		    (const char *)x->name.data);
 		x->t.error = ofs_catalog_error(cat, &x->why, x->err);
-		if (x->t.error == OFS_NONE)
-			return -1;
 	}
 	return ofs_catalog_add(cat, ofs_catalog_path(cat, x->c, x->nc, x->err),
 	    OFS_ENTRY_TENSOR, ofs_catalog_tensor(cat, &x->t, x->err),

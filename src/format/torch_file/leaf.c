@@ -140,8 +140,7 @@ static uint32_t add_view(struct ofs_torch_leaves *l,
 		stride[i] = (uint64_t)t->stride[i];
 	v.numel = t->storage_bytes / ofs_dtype_size(t->dtype);
 	v.stride = ofs_catalog_dims(l->cat, stride, t->ndim, err);
-	return v.stride == OFS_NONE ? OFS_NONE
-				    : ofs_catalog_view(l->cat, &v, err);
+	return ofs_catalog_view(l->cat, &v, err);
 }
 
 int ofs_torch_view(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
@@ -203,15 +202,11 @@ static int add_tensor(struct ofs_torch_leaves *l, struct ofs_torch_tensor *t,
 	uint64_t numel;
 
 	x.shape = x.grid = ofs_catalog_dims(l->cat, t->shape, t->ndim, err);
-	if (x.shape == OFS_NONE)
-		return -1;
 	if (why == NULL && ofs_torch_place(l, t, &at, &number, &reason) == -1)
 		why = &reason;
 	x.shard = l->cat->nshards;
 	if (why != NULL) {
 		x.error = ofs_catalog_error(l->cat, why, err);
-		if (x.error == OFS_NONE)
-			return -1;
 	} else if (ofs_numel(t->shape, t->ndim, &numel) && numel > 0) {
 		x.nshards = 1;
 		if (add_shard(l, t, &at, err) == -1)
@@ -236,8 +231,6 @@ int ofs_torch_damaged(struct ofs_torch_leaves *l,
 	if (l->at != NULL)
 		item.at = l->at->at;
 	item.error = ofs_catalog_error(l->cat, why, err);
-	if (item.error == OFS_NONE)
-		return -1;
 	*ref = ofs_catalog_item(l->cat, &item, err);
 	return *ref == OFS_NONE ? -1 : 0;
 }
@@ -478,8 +471,6 @@ static int add_packed(struct ofs_torch_leaves *l, struct ofs_torch_packed *t,
 	x.dtype = OFS_FLOAT32;
 	x.ndim = x.grid_ndim = t->ndim;
 	x.shape = x.grid = ofs_catalog_dims(cat, t->shape, t->ndim, err);
-	if (x.shape == OFS_NONE)
-		return -1;
 	low.tensor = ofs_catalog_tensor(cat, &x, err);
 	return low.tensor == OFS_NONE ||
 		ofs_packed_derive(cat, low.tensor, &p, err) == -1 ||

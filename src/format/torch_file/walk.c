@@ -256,7 +256,7 @@ static uint32_t index_component(struct walk *w, uint32_t node, uint32_t i)
 	    (size_t)snprintf(text, sizeof(text), "%" PRIu32, i), w->err);
 	if (ofs_pk_kind(w->doc, node) == OFS_PK_TUPLE)
 		flags |= OFS_PATH_TUPLE;
-	return c == OFS_NONE ? c : c | flags;
+	return c | flags;
 }
 
 static bool is_called_state(const struct walk *w, unsigned depth)
@@ -291,14 +291,11 @@ static int visit_value(struct walk *w, uint32_t node)
 
 	if (is_directory(w, node))
 		return enter(w, node);
-	if (n == 0) {
+	if (n == 0)
 		/* the root is not a mapping: its file needs a name */
 		w->path[n++] = ofs_catalog_str(w->cat,
 		    is_tensor(w->doc, node) ? "tensor" : "value",
 		    is_tensor(w->doc, node) ? 6 : 5, w->err);
-		if (w->path[0] == OFS_NONE)
-			return -1;
-	}
 	path = ofs_catalog_path(w->cat, w->path, n, w->err);
 	if (path == OFS_NONE)
 		return -1;
