@@ -59,6 +59,34 @@ same "without the NCCL module" env OPTIMFS_MODULES="$scratch/mpi" sh -c "
 	'$nodes/%r' / '$scratch/got'"
 like "OFS903 names the missing optimfs-nccl.so" "$(cat "$scratch/said")" '*OFS903*optimfs-nccl.so*'
 
+# A mount of three ranks, of which one has an error of NCCL once.
+stat_of() { # NAME
+	awk -v n="$1" '$1 == n { print $2 }' "$mnt/.optimfs/stats" 2>/dev/null
+}
+is_connected_again() {
+	[ "$(stat_of gpu.connections)" = 2 ] && [ "$(stat_of gpu.used)" = 1 ]
+}
+if [ -z "$(tap_can_mount)" ]; then
+	mnt=$(point again)
+	fake async=0:1,times=1 ranks 3 "$OPTIMFS" mount -o mount_ranks=0 \
+	    -o gather=nccl,gpu_cache=64m,direct "$nodes/%r" "$mnt" \
+	    >"$scratch/log" 2>&1 </dev/null &
+	job=$!
+	eventually mountpoint -q "$mnt"
+	ok "with an error of NCCL the whole tree is read" diff -r "$scratch/one/tree" "$mnt"
+	eventually is_connected_again
+	received=$(stat_of gpu.received)
+	ok "the whole tree is read when ranks are connected again" \
+	    diff -r "$scratch/one/tree" "$mnt"
+	ok "it is received through GPUs again" \
+	    [ "$(stat_of gpu.received)" -gt "${received:-0}" ]
+	status "umount exits with 0" 0 "$OPTIMFS" umount "$mnt"
+	wait "$job"
+	is "the job exits with 0" $? 0
+	like "the job says that ranks are connected again" "$(cat "$scratch/log")" \
+	    '*NCCL is connected again; 3 of 3 ranks use it*'
+fi
+
 # The libraries that were linked, on a machine without GPUs. gpu.t tests them
 # with GPUs.
 if "$TOP_BUILDDIR/tests/bench/gpubench" count >"$scratch/out" 2>&1; then

@@ -558,7 +558,8 @@ static void one_dead(void)
 	is_int(j.nsaid, 0, "a dead rank is not reported as a failure of GPUs");
 }
 
-static void read_of_1(const struct optimfs_group *w)
+/* How many bytes it receives through GPUs. */
+static uint64_t read_of_1(const struct optimfs_group *w, const char *what)
 {
 	const struct ofs_manifest *s = share_of(w);
 	uint64_t before = stat_of(w, "gpu.received ");
@@ -569,9 +570,8 @@ static void read_of_1(const struct optimfs_group *w)
 		file++;
 	ok(read_half(s, file, &err) == 0 &&
 		memcmp(half, content[1], sizeof(half)) == 0,
-	    "the file of a living rank is read");
-	is_u64(stat_of(w, "gpu.received "), before + sizeof(half),
-	    "it is received over the connection of the living ranks");
+	    "%s", what);
+	return stat_of(w, "gpu.received ") - before;
 }
 
 /* The sender of a transfer dies before it has sent. */
@@ -598,7 +598,9 @@ static void read_of_2(struct job *j, int rank, struct optimfs_group *w)
 		wait_connected(w, 2);
 	fakegroup_meet(j->f);
 	if (rank == 0)
-		read_of_1(w);
+		is_u64(read_of_1(w, "the file of a living rank is read"),
+		    sizeof(half),
+		    "it is received over the connection of the living ranks");
 	fakegroup_meet(j->f);
 	if (rank == 0)
 		fakegroup_kill(j->f, 2, 0);
@@ -619,6 +621,32 @@ static void dies_in_transfer(void)
 	    "it is said how many ranks are connected again");
 	for (unsigned i = 0; i < j.nsaid; i++)
 		diag("%s", j.said[i]);
+}
+
+/* Rank 0 has a block, then rank 1 causes the error. */
+static void read_kept(struct job *j, int rank, struct optimfs_group *w)
+{
+	if (rank == 0)
+		is_u64(read_of_1(w, "a block is read"), OFS_GPU_BLOCK,
+		    "it is received");
+	fakegroup_meet(j->f);
+	if (rank == 1)
+		read_some(j, w, 1, 1);
+	wait_connected(w, 2);
+	if (rank == 0)
+		is_u64(read_of_1(w, "a block that was kept is still right"), 0,
+		    "it is not received again");
+	fakegroup_meet(j->f);
+}
+
+static void kept(void)
+{
+	struct job j = { .timeout = LONG,
+		.how = { .how = OPTIMFS_GATHER_NCCL, .gpu_cache = 64 << 20 },
+		.work = read_kept };
+
+	run(&j, 3, "async=1:2,times=1");
+	is_int(j.wrong, 0, "all bytes are read beside a block that is kept");
 }
 
 /* A failure to set up has the same result on all ranks. */
@@ -761,6 +789,7 @@ static void all_of_fake(void)
 	again("async=1:2,times=1,again=fail", 3, LONG, 3,
 	    "a connection that fails at the second attempt");
 	again("async=0:0,times=1", 1, LONG, 2, "an error of a single rank");
+	kept();
 	leaves();
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
 	    "NCCL that fails to connect");

@@ -35,12 +35,10 @@ int ofs_round_stage(struct ofs_round *r)
 			.want = 8 };
 	}
 	if (ret == 0) {
-		w->ops->ask(w->w, ask, n);
+		ret = ofs_group_ask_all(w, ask, n, &r->err);
 		for (size_t i = 0; i < n; i++)
 			if (ask[i].err.code == 0)
 				who[i]->token = ofs_le64(ask[i].answer);
-			else
-				ret = optimfs_fail_with(&r->err, &ask[i].err);
 		w->ops->release(w->w, ask, n);
 	}
 	for (size_t i = 0; i < n; i++)
@@ -52,9 +50,9 @@ int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
     uint64_t *sequence)
 {
 	const struct optimfs_group *w = r->s->group;
+	uint8_t answer[(ROUND_BLOCKS + 1) * 8];
 	struct ofs_buf q = { 0 };
-	struct ofs_ask ask;
-	int ret = 0;
+	int ret;
 
 	if (w->rank == 0)
 		return ofs_gpu_gather_draw(r->b, 0, owner, n, sequence,
@@ -63,22 +61,9 @@ int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
 	ofs_wire_u32(&q, n);
 	for (uint32_t i = 0; i < n; i++)
 		ofs_wire_u32(&q, (uint32_t)owner[i]);
-	if (q.bad) {
-		ofs_buf_fini(&q);
-		return ofs_no_memory(&r->err);
-	}
-	ask = (struct ofs_ask){ .to = 0,
-		.request = q.data,
-		.nrequest = q.len,
-		.want = (n + 1) * UINT64_C(8) };
-	w->ops->ask(w->w, &ask, 1);
-	if (ask.err.code != 0)
-		ret = optimfs_fail_with(&r->err, &ask.err);
-	else
-		for (uint32_t i = 0; i <= n; i++)
-			sequence[i] =
-			    ofs_le64((const uint8_t *)ask.answer + 8 * i);
-	w->ops->release(w->w, &ask, 1);
+	ret = ofs_group_ask(w, 0, &q, answer, (n + 1) * UINT64_C(8), &r->err);
+	for (uint32_t i = 0; i <= n && ret == 0; i++)
+		sequence[i] = ofs_le64(answer + 8 * i);
 	ofs_buf_fini(&q);
 	return ret;
 }
@@ -116,10 +101,7 @@ int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
 			.nrequest = q[i].len };
 	}
 	if (ret == 0 && n > 0) {
-		w->ops->ask(w->w, ask, n);
-		for (uint32_t i = 0; i < n; i++)
-			if (ask[i].err.code != 0)
-				ret = optimfs_fail_with(&r->err, &ask[i].err);
+		ret = ofs_group_ask_all(w, ask, n, &r->err);
 		w->ops->release(w->w, ask, n);
 	}
 	for (uint32_t i = 0; i < n; i++)

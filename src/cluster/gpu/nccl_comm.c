@@ -76,6 +76,9 @@ static int cannot_connect(struct optimfs_error *err)
 static ncclResult_t exchange(struct ofs_gpu *g,
     const struct ofs_gpu_connection *c)
 {
+	/* not blocks, which may be kept from an earlier connection; nothing to
+	 * send is there yet */
+	uint8_t *got = g->sending + OFS_GPU_BLOCK;
 	ncclResult_t r = ncclSuccess, end;
 
 	ncclGroupStart();
@@ -85,7 +88,7 @@ static ncclResult_t exchange(struct ofs_gpu *g,
 		r = ncclSend(g->sending, 1, ncclUint8, i, g->comm,
 		    g->transfer->stream);
 		if (under_way(r))
-			r = ncclRecv(g->blocks + i, 1, ncclUint8, i, g->comm,
+			r = ncclRecv(got + i, 1, ncclUint8, i, g->comm,
 			    g->transfer->stream);
 	}
 	end = ncclGroupEnd();
