@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What is read at once where small gaps are read along.
 SCRATCH = 4 << 20
+# Runs that are read by one call.
+TOGETHER = 65536
 # print() shows more elements than these only of a slice.
 MANY = 1000
 
@@ -157,23 +159,22 @@ class Tensor:
 
     def _read_at(self, at: int) -> None:
         """The same to an address. Tensors with dimensions only."""
-        tree, node = self.checkpoint._tree, self._node
-        scratch = None
-        with File(tree, node) as f:
-            for off, n, pieces in _box.reads(self._full, self._box,
-                                             self.itemsize, SCRATCH):
-                if len(pieces) == 1:
-                    self._exactly(f, at + pieces[0][1], n, off)
-                    continue
-                if scratch is None:
-                    scratch = c.create_string_buffer(SCRATCH)
-                base = c.addressof(scratch)
-                self._exactly(f, base, n, off)
-                for src, dst, length in pieces:
-                    c.memmove(at + dst, base + src, length)
+        tree, node, item = self.checkpoint._tree, self._node, self.itemsize
+        parts: List[Part] = []
+        for first, n in _box.runs(self._full, self._box):
+            if len(parts) == TOGETHER:
+                tree.load(parts)
+                parts = []
+            parts.append((node, first * item, n * item, at))
+            at += n * item
+        if len(parts) > 1:
+            tree.load(parts)
+        elif parts:
+            self._exactly(*parts[0][1:])
 
-    def _exactly(self, f: File, at: int, n: int, off: int) -> None:
-        got = f.read_at(at, n, off)
+    def _exactly(self, off: int, n: int, to: int) -> None:
+        with File(self.checkpoint._tree, self._node) as f:
+            got = f.read_at(to, n, off)
         if got != n:
             raise EOFError("%s: %d of %d bytes at %d"
                            % (self.path, got, n, off))

@@ -16,8 +16,10 @@
 
 /* Threads take pieces in the order of the parts, so that a disk is read in that
  * order. A file is opened for the first piece of a part, and closed with its
- * last one. */
-#define PIECE ((uint64_t)8 << 20)
+ * last one. Parts of one file that follow each other, such as the rows of a column,
+ * are one piece, which is read by one plan. */
+#define PIECE    ((uint64_t)8 << 20)
+#define TOGETHER 65536u /* parts of a piece */
 
 struct part {
 	struct optimfs_file *file; /* NULL: not open */
@@ -40,9 +42,9 @@ struct load {
 };
 
 struct piece {
-	size_t part;
+	size_t part, n; /* n > 1: whole parts, of the file of the first one */
 	struct optimfs_file *file;
-	uint64_t off, len; /* bytes of the part */
+	uint64_t off, len; /* bytes of the part, or of all of them */
 };
 
 static void failed(struct load *l, const struct optimfs_error *err)
@@ -52,6 +54,41 @@ static void failed(struct load *l, const struct optimfs_error *err)
 		l->err = *err;
 	l->failed = true;
 	pthread_mutex_unlock(&l->lock);
+}
+
+static int check_part(const struct optimfs_part *part, uint64_t size,
+    struct optimfs_error *err)
+{
+	return part->off <= size && part->len <= size - part->off
+	    ? 0
+	    : optimfs_fail(err, EINVAL,
+		  "bytes %" PRIu64 " to %" PRIu64 " of a file of %" PRIu64,
+		  part->off, part->off + part->len, size);
+}
+
+/* Adds the parts behind p that can be read with it. What goes to a device goes
+ * there in one piece. The lock is held. */
+static int take_more(struct load *l, struct piece *p, uint64_t size,
+    struct optimfs_error *err)
+{
+	const struct optimfs_part *part = &l->part[l->at];
+
+	if (l->device != NULL || p->len < part->len)
+		return 0;
+	for (; p->n < l->n - p->part && p->n < TOGETHER; p->n++) {
+		part++;
+		if (part->node != l->part[p->part].node ||
+		    part->len > PIECE - p->len)
+			break;
+		if (check_part(part, size, err) == -1)
+			return -1;
+		p->len += part->len;
+	}
+	if (p->n > 1) {
+		l->at += p->n;
+		l->off = 0;
+	}
+	return 0;
 }
 
 /* The lock is held. */
@@ -65,16 +102,15 @@ static int take_part(struct load *l, struct piece *p, struct optimfs_error *err)
 	    optimfs_file_open(l->fs, part->node, &state->file, err) == -1)
 		return -1;
 	size = optimfs_file_size(state->file);
-	if (part->off > size || part->len > size - part->off)
-		return optimfs_fail(err, EINVAL,
-		    "bytes %" PRIu64 " to %" PRIu64 " of a file of %" PRIu64,
-		    part->off, part->off + part->len, size);
+	if (check_part(part, size, err) == -1)
+		return -1;
 	p->part = l->at;
+	p->n = 1;
 	p->file = state->file;
 	p->off = l->off;
 	p->len = part->len - l->off < PIECE ? part->len - l->off : PIECE;
 	l->off += p->len;
-	return 1;
+	return take_more(l, p, size, err) == -1 ? -1 : 1;
 }
 
 /* 1: *p is the next piece; 0: there is none; -1. */
@@ -99,7 +135,7 @@ static void give_back(struct load *l, const struct piece *p)
 	struct optimfs_file *file = NULL;
 
 	pthread_mutex_lock(&l->lock);
-	state->left -= p->len;
+	state->left -= p->n > 1 ? state->left : p->len;
 	if (state->left == 0) {
 		file = state->file;
 		state->file = NULL;
@@ -119,6 +155,8 @@ static int read_piece(struct load *l, struct ofs_pinned *pinned,
 	void *to = there;
 	ssize_t n;
 
+	if (p->n > 1)
+		return ofs_file_read_parts(p->file, part, p->n, err);
 	if (pinned != NULL && (to = ofs_pinned_buffer(pinned, err)) == NULL)
 		return -1;
 	n = optimfs_file_read(p->file, to, p->len, part->off + p->off, err);

@@ -436,6 +436,110 @@ ssize_t optimfs_file_read(struct optimfs_file *file, void *buf, size_t len,
 	return ret;
 }
 
+/* Several ranges. */
+
+static bool is_stored(const struct optimfs_file *file)
+{
+	return !file->lost && file->view == NULL && file->staged == NULL &&
+	    file->blob == NULL && file->lines == NULL && !file->comp.casts &&
+	    file->snap->overlay == NULL;
+}
+
+/* Does the range begin and end at elements, inside the file? */
+static bool is_aligned(const struct ofs_composition *c,
+    const struct optimfs_part *part)
+{
+	uint64_t off = part->off, len = part->len;
+
+	if (off > c->size || len > c->size - off)
+		return false;
+	ofs_composition_align(c, &off, &len);
+	return off == part->off && len == part->len;
+}
+
+static int plan_part(struct reading *r, const struct optimfs_part *part,
+    const uint8_t *base, struct optimfs_error *err)
+{
+	struct ofs_plan *plan = r->plan;
+	uint64_t at = (uint64_t)((uint8_t *)part->to - base);
+	size_t seg = plan->n, zero = plan->nzeros;
+
+	if (part->len > 0 &&
+	    ofs_composition_plan(r->c, r->cat, part->off, part->len, part->to,
+		place_of, r, plan, err) == -1)
+		return ofs_file_failed(r->file->snap, r->file->at, part->off,
+		    part->len, err);
+	while (seg < plan->n)
+		plan->seg[seg++].dst += at;
+	while (zero < plan->nzeros)
+		plan->zero[zero++].dst += at;
+	return 0;
+}
+
+/* In one plan, whose buffer begins where the first of the parts goes to. */
+static int read_together(struct optimfs_file *file,
+    const struct optimfs_part *part, size_t n, struct optimfs_error *err)
+{
+	struct reading r = { .file = file,
+		.reader = &file->snap->reader,
+		.cat = file->snap->cat,
+		.c = &file->comp,
+		.plan = take_plan(file) };
+	uint8_t *base = part[0].to;
+	uint64_t bytes = 0;
+	int ret = 0;
+
+	if (r.plan == NULL)
+		return ofs_no_memory(err);
+	ofs_plan_clear(r.plan);
+	for (size_t i = 0; i < n; i++) {
+		bytes += part[i].len;
+		if ((uint8_t *)part[i].to < base)
+			base = part[i].to;
+	}
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = plan_part(&r, &part[i], base, err);
+	if (ret == 0 && ofs_fetch(r.reader, r.plan, base, err) == -1)
+		ret = ofs_file_failed(file->snap, file->at, part[0].off, bytes,
+		    err);
+	give_plan(file, r.plan);
+	free(r.rank.place);
+	atomic_fetch_add_explicit(&file->snap->fs->reads, 1,
+	    memory_order_relaxed);
+	atomic_fetch_add_explicit(&file->snap->fs->read_bytes, bytes,
+	    memory_order_relaxed);
+	return ret;
+}
+
+static int read_parts(struct optimfs_file *file,
+    const struct optimfs_part *part, size_t n, struct optimfs_error *err)
+{
+	bool together = n > 1 && is_stored(file);
+	int ret = 0;
+
+	for (size_t i = 0; together && i < n; i++)
+		together = is_aligned(&file->comp, &part[i]);
+	if (together)
+		return read_together(file, part, n, err);
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = ofs_file_read_all(file, part[i].to, part[i].len,
+		    part[i].off, err);
+	return ret;
+}
+
+int ofs_file_read_parts(struct optimfs_file *file,
+    const struct optimfs_part *part, size_t n, struct optimfs_error *err)
+{
+	struct ofs_snapshot *snap;
+	int ret;
+
+	do {
+		snap = ofs_file_enter(file);
+		ret = read_parts(file, part, n, err);
+	} while (ofs_file_leave(file, snap, ret == -1));
+	return ret;
+}
+
 /* A tensor's file is a single box. */
 uint64_t ofs_file_alike_in(struct optimfs_file *file, uint64_t first,
     uint64_t least, uint64_t max)

@@ -509,6 +509,10 @@ ssize_t ofs_file_read(struct optimfs_file *file, void *buf, size_t len,
 /* The same for bytes that the file has: all are read, or it fails. */
 int ofs_file_read_all(struct optimfs_file *file, void *buf, size_t len,
     uint64_t off, struct optimfs_error *err);
+/* Reads ranges of one file (struct optimfs_part) to memory, in one plan if it is
+ * stored and has nothing that is staged. All bytes are read, or it fails. */
+int ofs_file_read_parts(struct optimfs_file *file,
+    const struct optimfs_part *part, size_t n, struct optimfs_error *err);
 /* How many elements of a tensor's file from first on are all the same one, by
  * what is known without reading: at least least of at most max, or 0
  * (read/alike.h). Staged elements are not known. */

@@ -310,11 +310,11 @@ def test_a_tensor_is_iterated_and_tested_as_an_array_is(data):
 
 
 def test_a_slice_reads_what_it_covers(safetensors):
-    whole = np.arange(4096 * 1024, dtype="<f4").reshape(4096, 1024)
+    whole = np.arange(1024 * 4096, dtype="<f4").reshape(1024, 4096)
     path = safetensors({"w": ("F32", whole.shape, whole.tobytes())})
     with optimfs.open(path) as ck:
         t = ck["model/w"]
-        for key in ((slice(1000, 2000), slice(None, 64)), slice(10, 20),
+        for key in ((slice(250, 500), slice(None, 64)), slice(10, 20),
                     (slice(None, None, 512),), (5, slice(None)),
                     (slice(None), 7)):
             before = ck.stats()["local.read_bytes"]

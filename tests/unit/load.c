@@ -116,6 +116,62 @@ static void whole(int device, const char *where)
 	}
 }
 
+/* Of .optimfs/stats. */
+static long reads(void)
+{
+	struct optimfs_error err;
+	struct optimfs_file *file;
+	char text[4096] = "", *at;
+
+	if (optimfs_file_open(fs, node(".optimfs/stats"), &file, &err) == -1 ||
+	    optimfs_file_read(file, text, sizeof(text) - 1, 0, &err) == -1)
+		bail_out("%s", err.text);
+	optimfs_file_close(file);
+	at = strstr(text, "reads ");
+	return at == NULL ? -1 : atol(at + 6);
+}
+
+/* Short parts, which go to memory in the opposite order; the last one is of another
+ * file, and one in the middle is empty. */
+#define SHORT_ONES 2000
+
+static void short_parts(unsigned threads)
+{
+	struct optimfs_part part[SHORT_ONES + 1];
+	uint64_t sum = 0, bytes = 0, a = node("model/a");
+	struct optimfs_load how = { .threads = threads,
+		.device = OPTIMFS_HOST,
+		.did = did,
+		.ctx = &sum };
+	struct optimfs_error err = { 0 };
+	long before = reads();
+	bool right = true;
+
+	memset(got, 0, 2 * (LARGE + 1));
+	for (uint64_t i = 0; i < SHORT_ONES; i++) {
+		part[i] = (struct optimfs_part){ a, 5 + i * 12000,
+			i == 70 ? 0 : 10 + i % 3, got + (SHORT_ONES - i) * 16 };
+		bytes += part[i].len;
+	}
+	part[SHORT_ONES] =
+	    (struct optimfs_part){ node("model/b"), 0, 1, got + LARGE };
+	is_int(optimfs_load(fs, part, SHORT_ONES + 1, &how, &err), 0,
+	    "threads=%u: short parts are read", threads);
+	for (size_t i = 0; i < SHORT_ONES; i++)
+		right = right &&
+		    memcmp(part[i].to, want + part[i].off, part[i].len) == 0 &&
+		    ((uint8_t *)part[i].to)[part[i].len] == 0;
+	ok(right && got[LARGE] == want[LARGE],
+	    "threads=%u: each has its bytes, and no more", threads);
+	is_u64(sum, bytes + 1, "threads=%u: did counts them", threads);
+	ok(reads() - before <= 3, "threads=%u: those of one file together",
+	    threads);
+	part[SHORT_ONES / 2].off = LARGE;
+	is_int(optimfs_load(fs, part, SHORT_ONES + 1, &how, &err), -1,
+	    "threads=%u: one of them behind the end is refused", threads);
+	is_int(err.code, EINVAL, "threads=%u: with EINVAL", threads);
+}
+
 static void refused(void)
 {
 	struct optimfs_load how = { .device = OPTIMFS_HOST };
@@ -180,6 +236,8 @@ int main(int argc, char **argv)
 	if (fs == NULL)
 		bail_out("%s", err.text);
 	whole(OPTIMFS_HOST, "memory");
+	short_parts(1);
+	short_parts(3);
 	refused();
 	whole(0, "a GPU");
 	fails("devices=1", 1, ENODEV, "a device that is not there");
