@@ -19,6 +19,7 @@
 #include "fs/walk.h"
 #include "serve/mhd.h"
 #include "serve/server_files.h"
+#include "serve/server_segments.h"
 #include "store/http/answer.h"
 
 /* A request is one lookup and one open file of the library, or of a directory. The status has to be
@@ -52,7 +53,7 @@ struct request {
 	bool head;
 	bool plain; /* below OFS_HTTP_FILES */
 	struct optimfs_attr attr;
-	char tag[OFS_SERVER_TAG];
+	char tag[OFS_SERVER_TAG]; /* of a file; "": of a list of segments */
 };
 
 /* Answers. */
@@ -111,7 +112,8 @@ static unsigned status_of(int code)
 	}
 }
 
-static enum MHD_Result fail(struct request *r, const struct optimfs_error *err)
+static enum MHD_Result fail_as(struct request *r, unsigned status,
+    const struct optimfs_error *err)
 {
 	struct ofs_buf b = { 0 };
 	enum MHD_Result ret;
@@ -119,10 +121,14 @@ static enum MHD_Result fail(struct request *r, const struct optimfs_error *err)
 	ofs_buf_shown(&b, err->text, strlen(err->text));
 	ofs_buf_puts(&b, "\n");
 	ofs_buf_putc(&b, '\0');
-	ret = refuse(r, status_of(err->code),
-	    b.bad ? "no memory\n" : (const char *)b.data);
+	ret = refuse(r, status, b.bad ? "no memory\n" : (const char *)b.data);
 	ofs_buf_fini(&b);
 	return ret;
+}
+
+static enum MHD_Result fail(struct request *r, const struct optimfs_error *err)
+{
+	return fail_as(r, status_of(err->code), err);
 }
 
 static const char *header(const struct request *r, const char *name)
@@ -265,12 +271,24 @@ static enum MHD_Result get_dir(struct request *r)
 /* Files. */
 
 struct sending {
-	struct optimfs_file *file; /* NULL: fd */
-	int fd;
+	/* one of these */
+	struct optimfs_file *file;
+	struct ofs_server_segments *list;
+	int fd;                    /* -1 */
 	uint64_t size, first, end; /* of the file */
 	uint8_t *head;             /* of its first nhead bytes */
 	size_t nhead;
 };
+
+static ssize_t read_some(struct sending *s, void *buf, size_t n, uint64_t off,
+    struct optimfs_error *err)
+{
+	if (s->list == NULL)
+		return optimfs_file_read(s->file, buf, n, off, err);
+	return ofs_server_segments_read(s->list, buf, n, off, err) == -1
+	    ? -1
+	    : (ssize_t)n;
+}
 
 static ssize_t send_file(void *cls, uint64_t pos, char *buf, size_t max)
 {
@@ -285,7 +303,7 @@ static ssize_t send_file(void *cls, uint64_t pos, char *buf, size_t max)
 	}
 	if (max > s->end - s->first - pos)
 		max = s->end - s->first - pos;
-	n = optimfs_file_read(s->file, buf, max, s->first + pos, &err);
+	n = read_some(s, buf, max, s->first + pos, &err);
 	if (n == -1)
 		ofs_tool_say("%s", err.text);
 	return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
@@ -297,6 +315,7 @@ static void end_file(void *cls)
 
 	if (s->file != NULL)
 		optimfs_file_close(s->file);
+	ofs_server_segments_free(s->list);
 	if (s->fd != -1)
 		close(s->fd);
 	free(s->head);
@@ -309,12 +328,12 @@ static int read_head(struct sending *s, struct optimfs_error *err)
 	size_t n = left < HEAD_SIZE ? (size_t)left : HEAD_SIZE;
 	ssize_t got;
 
-	if (n == 0 || s->file == NULL)
+	if (n == 0 || s->fd != -1)
 		return 0;
 	s->head = ofs_alloc(n, 1, err);
 	if (s->head == NULL)
 		return -1;
-	got = optimfs_file_read(s->file, s->head, n, s->first, err);
+	got = read_some(s, s->head, n, s->first, err);
 	if (got == -1)
 		return -1;
 	s->nhead = (size_t)got;
@@ -351,9 +370,14 @@ static void describe(const struct request *r, struct MHD_Response *to)
 {
 	char date[OFS_SERVER_DATE];
 
-	ofs_server_date(r->attr.mtime_ns, date);
-	mhd->add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED, date);
-	mhd->add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
+	if (r->tag[0] == '\0') {
+		mhd->add_response_header(to, OFS_HTTP_LIST_HEADER, "1");
+	} else {
+		ofs_server_date(r->attr.mtime_ns, date);
+		mhd->add_response_header(to, MHD_HTTP_HEADER_LAST_MODIFIED,
+		    date);
+		mhd->add_response_header(to, MHD_HTTP_HEADER_ETAG, r->tag);
+	}
 	mhd->add_response_header(to, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
 	mhd->add_response_header(to, MHD_HTTP_HEADER_CONTENT_TYPE,
 	    is_bytes(r) ? "application/octet-stream"
@@ -385,7 +409,7 @@ static enum MHD_Result answer_file(struct request *r, struct sending *s,
 
 	snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
 	    s->first, s->end - 1, s->size);
-	response = s->file == NULL
+	response = s->fd != -1
 	    ? mhd->create_response_from_fd_at_offset64(s->end - s->first, s->fd,
 		  s->first)
 	    : mhd->create_response_from_callback(s->end - s->first, BLOCK_SIZE,
@@ -394,7 +418,7 @@ static enum MHD_Result answer_file(struct request *r, struct sending *s,
 		end_file(s);
 		return MHD_NO;
 	}
-	if (s->file == NULL) { /* it closes the descriptor */
+	if (s->fd != -1) { /* it closes the descriptor */
 		s->fd = -1;
 		end_file(s);
 	}
@@ -498,6 +522,7 @@ static enum MHD_Result list_files(struct request *r, const char *rel)
 	mhd->add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
 	    json ? "application/json" : "text/html; charset=utf-8");
 	mhd->add_response_header(response, MHD_HTTP_HEADER_VARY, "Accept");
+	mhd->add_response_header(response, OFS_HTTP_LIST_HEADER, "1");
 	return answer(r, MHD_HTTP_OK, response);
 }
 
@@ -525,6 +550,40 @@ static enum MHD_Result send_plain(struct request *r,
 	return get_if(r, s);
 }
 
+static unsigned status_of_list(int code)
+{
+	return code == ESTALE                 ? MHD_HTTP_PRECONDITION_FAILED
+	    : code == EINVAL || code == E2BIG ? MHD_HTTP_BAD_REQUEST
+					      : status_of(code);
+}
+
+static enum MHD_Result send_segments(struct request *r, const char *rel,
+    const char *list)
+{
+	struct optimfs_error err;
+	struct sending *s = ofs_alloc(1, sizeof(*s), &err);
+
+	if (s == NULL)
+		return fail(r, &err);
+	s->fd = -1;
+	s->list = ofs_server_segments_new(r->http->files, rel, list,
+	    r->http->at->token[0] != '\0', &err);
+	if (s->list == NULL) {
+		free(s);
+		return fail_as(r, status_of_list(err.code), &err);
+	}
+	s->size = ofs_server_segments_size(s->list);
+	return get_bytes(r, s);
+}
+
+static enum MHD_Result get_files(struct request *r, const char *rel)
+{
+	const char *list = mhd->lookup_connection_value(r->c,
+	    MHD_GET_ARGUMENT_KIND, OFS_HTTP_LIST);
+
+	return list == NULL ? list_files(r, rel) : send_segments(r, rel, list);
+}
+
 /* A path behind OFS_HTTP_FILES; a directory's ends in a slash. */
 static enum MHD_Result get_plain(struct request *r, char *rel)
 {
@@ -544,7 +603,7 @@ static enum MHD_Result get_plain(struct request *r, char *rel)
 		return is_closed_to_all(r);
 	}
 	if (file.is_dir)
-		return slash ? list_files(r, rel) : redirect(r);
+		return slash ? get_files(r, rel) : redirect(r);
 	return send_plain(r, &file);
 }
 

@@ -9,6 +9,7 @@ PORTFILE, and appends a line to LOG for each request: method, path, range.
 The first component of a path says how:
 
     /tags/...      listings as optimfs serve writes them: as /json/, with tags
+    /lists/...     the same, and lists of segments; only these have faults
     /html/...      listings as HTML, with sizes that nobody can read
     /json/...      listings as nginx writes them, without names that begin with a dot
     /bare/...      no listings
@@ -96,6 +97,8 @@ FAULTS = {
     'loop': {'location': ''},      # the same address
     'silent': {'silent': True},
     'trickle': {'send': trickle},
+    'unlisted': {},                # ranges, but no lists, after listings that offer them
+    'ignored': {},                 # the same: a listing in place of a list
     'storm': {},                   # all requests, listings too, fail two times in three
 }
 TIMES = {'busy': 2, 'later': 1, 'short': 2}
@@ -112,6 +115,15 @@ SHA = '0123456789abcdef0123456789abcdef01234567'
 
 
 KEYS = {KEY} | {'AK' + place.upper() for place in ('instance', 'container', 'sts', 'later')}
+
+
+# That a server sends lists of segments, and that this is one.
+LISTS = 'X-Optimfs-Segments'
+
+
+def etag_of(file):
+    st = file.stat()
+    return '"%x-%x"' % (st.st_mtime_ns, st.st_size)
 
 
 def is_signed(handler, body=b''):
@@ -177,14 +189,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def listing(self, how, path):
         entries = sorted(os.scandir(path), key=lambda e: e.name)
-        if how in ('json', 'tags'):
+        if how in ('json', 'tags', 'lists'):
             out = [{'name': e.name, 'type': 'directory' if e.is_dir() else 'file',
                     'mtime': email.utils.formatdate(int(e.stat().st_mtime), usegmt=True),
                     **({} if e.is_dir() else {'size': e.stat().st_size}),
                     **({'etag': '"%x-%x"' % (e.stat().st_mtime_ns, e.stat().st_size)}
-                       if how == 'tags' and not e.is_dir() else {})}
+                       if how != 'json' and not e.is_dir() else {})}
                    for e in entries
-                   if e.name[0] != '.' or (how == 'tags' and e.name == '.metadata')]
+                   if e.name[0] != '.' or (how != 'json' and e.name == '.metadata')]
             return 'application/json', json.dumps(out)
         names = [e.name + '/' * e.is_dir() for e in entries]
         extra = ''
@@ -266,11 +278,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(301, [('Location', self.path + '/')])
             if how == 'bare':
                 return self.answer(403)
+            asked = urllib.parse.urlsplit(self.path).query.partition('segments=')[2]
+            if asked and fault != 'ignored':
+                return self.send_list(file, asked, wanted, fault)
             kind, text = self.listing(how, file)
-            return self.answer(200, [('Content-Type', kind)], text.encode())
+            return self.answer(200, [('Content-Type', kind)] + [(LISTS, '1')] * (
+                how == 'lists' and not asked), text.encode())
         if not file.is_file() or path.endswith('/'):
             return self.answer(404)
-        return self.send_file(file, wanted, fault)
+        return self.send_file(file, wanted, None if how == 'lists' else fault)
 
     def s3(self, parts, wanted, fault):
         expired = re.search('Credential=AK([A-Z]+)0/', self.headers.get('Authorization', ''))
@@ -381,9 +397,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, [], b'x' * 100000)
         return self.send_file(self.root.joinpath(*parts), wanted, fault)
 
+    def send_list(self, directory, asked, wanted, fault):
+        if fault == 'unlisted':
+            return self.answer(404)
+        data = b''
+        for part in asked.split(';'):
+            name, tag, *runs = map(urllib.parse.unquote, part.split(','))
+            file = directory / name
+            if tag != etag_of(file):
+                return self.answer(412)
+            whole = file.read_bytes()
+            for run in runs:
+                off, n, count, pitch = [*map(int, run.split(':')), 1, 0][:4]
+                data += b''.join(whole[at:at + n] for at in
+                                 (off + i * pitch for i in range(count)))
+        return self.send_bytes(data, [(LISTS, '1')], '', wanted, fault)
+
     def send_file(self, file, wanted, fault):
-        data = file.read_bytes()
-        st = file.stat()
+        modified = email.utils.formatdate(int(file.stat().st_mtime), usegmt=True)
+        return self.send_bytes(file.read_bytes(), [('Last-Modified', modified)],
+                               etag_of(file), wanted, fault)
+
+    def send_bytes(self, data, headers, etag, wanted, fault):
         wrong = FAULTS[fault] if fault and wanted != 'bytes=0-0' else {}
         if wanted == INDEX and fault not in ('busy', 'later', 'cut', 'short', 'down', 'claims', 'older'):
             wrong = {}
@@ -392,14 +427,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             wrong = {}
         if fault in TIMES and wrong and self.count(self.path + (wanted or '')) > TIMES[fault]:
             wrong = {}
-        etag = '"%x-%x"' % (st.st_mtime_ns, st.st_size)
         if 'states' in wrong:
             etag = '"state-%d"' % self.count('states')
         if fault == 'older' and wanted == INDEX:
             etag, data = '"older"', bytes(len(data))
         match = self.headers.get('If-Match')
-        headers = [('ETag', etag), ('Accept-Ranges', 'bytes'), ('Last-Modified',
-                   email.utils.formatdate(int(st.st_mtime), usegmt=True))]
+        headers += [('ETag', etag)] * bool(etag) + [('Accept-Ranges', 'bytes')]
         if wrong.get('silent'):
             threading.Event().wait(60)
         if 'location' in wrong:

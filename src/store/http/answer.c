@@ -129,6 +129,8 @@ static void take(const char *name, const char *text, int64_t now,
 		take_range(text, a);
 	else if (strcasecmp(name, OFS_HTTP_FILES_HEADER) == 0)
 		a->has_files = strcmp(text, OFS_HTTP_FILES) == 0;
+	else if (strcasecmp(name, OFS_HTTP_LIST_HEADER) == 0)
+		a->has_lists = strcmp(text, "1") == 0;
 	else if (strcasecmp(name, "last-modified") == 0)
 		a->is.modified_ns = ofs_http_date_ns(text);
 	else if (strcasecmp(name, "etag") == 0)

@@ -15,6 +15,15 @@
 #define OFS_HTTP_FILES        ".optimfs/files/"
 #define OFS_HTTP_FILES_HEADER "X-Optimfs-Files"
 
+/* Of a directory of these files it sends runs of several as one body, to who asks
+ * for DIRECTORY?segments=LIST (serve/server_segments.h). The header says so in
+ * listings, and that it did in such an answer. */
+#define OFS_HTTP_LIST        "segments"
+#define OFS_HTTP_LIST_HEADER "X-Optimfs-Segments"
+/* The most that a list may ask for. */
+#define OFS_HTTP_LIST_BYTES (64u << 20)
+#define OFS_HTTP_LIST_RUNS  (1u << 20)
+
 /* The most bytes of a listing of a web server. */
 #define OFS_HTTP_LISTING_MOST ((size_t)64 << 20)
 
@@ -36,6 +45,7 @@ struct ofs_http_answer {
 	char region[40]; /* of a bucket; "": not told */
 	/* Of optimfs serve: its files are at OFS_HTTP_FILES below this. */
 	bool has_files;
+	bool has_lists; /* OFS_HTTP_LIST_HEADER */
 	bool is_dir;
 };
 

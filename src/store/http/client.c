@@ -337,6 +337,17 @@ static bool is_too_late(const struct attempt *a)
 	return timeout != 0 && s != OFS_HTTP_UNTOLD && s >= timeout;
 }
 
+static int wrong(const struct ofs_http_get *g, const char *what,
+    struct optimfs_error *err)
+{
+	return optimfs_fail(err, EIO, "OFS924 %s: %s", g->name, what);
+}
+
+static int no_lists(const struct ofs_http_get *g, struct optimfs_error *err)
+{
+	return wrong(g, "the server sends no lists of segments", err);
+}
+
 static int judge_status(struct attempt *a, struct optimfs_error *err)
 {
 	const struct ofs_http_get *g = a->g;
@@ -385,14 +396,10 @@ static int judge_status(struct attempt *a, struct optimfs_error *err)
 	if (a->q.status == 408 || a->q.status == 425 || a->q.status == 429 ||
 	    (a->q.status >= 500 && a->q.status != 501 && a->q.status != 505))
 		return no_answer(a, EIO, why, err);
+	if (g->list)
+		return no_lists(g, err);
 	no_answer(a, EIO, why, err);
 	return -1;
-}
-
-static int wrong(const struct ofs_http_get *g, const char *what,
-    struct optimfs_error *err)
-{
-	return optimfs_fail(err, EIO, "OFS924 %s: %s", g->name, what);
 }
 
 /* Bytes [first, last] of the file came, but those asked for begin at first and
@@ -445,6 +452,8 @@ static int judge_content(struct attempt *a, struct optimfs_error *err)
 	if (g->n > 0 && g->answer.is_dir)
 		return optimfs_fail(err, ENOENT, "OFS019 %s: a directory",
 		    g->name);
+	if (g->list && (a->q.status != 206 || !g->answer.has_lists))
+		return no_lists(g, err);
 	/* it is no part, whatever it says */
 	if (a->q.status == 200) {
 		g->answer.first = g->answer.last = OFS_HTTP_UNTOLD;

@@ -82,6 +82,9 @@ struct ofs_http_get {
 	 * of the bytes suffices. */
 	const struct ofs_http_version *is;
 	bool once; /* not asked again: another server has it, too */
+	/* The URL has a list of segments (OFS_HTTP_LIST), whose bytes are taken
+	 * for those of a file. */
+	bool list;
 	/* Takes the n bytes, in order, in place of into, in a thread of the
 	 * module: each once, if the answer is one to what was asked. is: what it
 	 * says of the file. n 0: would there be room for more? */
@@ -97,7 +100,8 @@ struct ofs_http_get {
  * asked again until nothing has come for the timeout. -1: at least one failed,
  * with: ENOENT, or EIO (OFS754) for a known file; EACCES (OFS923); EINVAL (OFS923):
  * the bucket is in the region answer.region; ESTALE (OFS751); EIO or ETIMEDOUT
- * (OFS922): no answer; EIO (OFS924): an answer to something else. */
+ * (OFS922): no answer; EIO (OFS924): an answer to something else, or a server that
+ * knows no lists. */
 int ofs_http_get(const struct ofs_http *h, struct ofs_http_counters *count,
     struct ofs_http_get *g, size_t n);
 

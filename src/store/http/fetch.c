@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/http/fetch_impl.h"
 #include "store/http/nodes.h"
 #include "store/runs.h"
 
@@ -19,40 +20,15 @@
  * fetched than was asked for: twice as much each time. */
 #define GAP     (UINT64_C(1) << 20)
 #define REST    (UINT64_C(128) << 10)
-#define AT_ONCE OFS_HTTP_REQUESTS_MOST
 #define LATE_MS 1000
-#define SHORT   (UINT64_C(1) << 20)
 /* Of a stream. The end of an item says where its elements are, so the reader of
  * one waits for all of it, while the next one comes. */
 #define RANGES_AHEAD 2
 #define LEAST_AHEAD  (UINT64_C(16) << 20)
 
-struct range {
-	uint32_t file;
-	uint64_t first, end; /* of the parts */
-	size_t part, n;      /* the parts in it */
-	/* What is fetched, from at on: the bytes of buf, of which those before
-	 * skip came from blocks. direct: buf is the reader's. */
-	uint64_t at, skip, len;
-	uint8_t *buf;
-	uint64_t window; /* bytes from first on that are worth a request */
-	bool direct, is_short;
-	bool keep; /* its blocks stay in memory */
-	bool give; /* ... in this buffer, when it is laid out */
-	/* Of a stream: whose bytes are taken as they come; NULL: it is none. */
-	struct expected *expected;
-};
-
-struct fetching {
-	struct ofs_http_site *s;
-	uint8_t *out; /* NULL: nobody waits for them, they are kept */
-	struct ofs_segment *part;
-	size_t n, cap;
-};
-
 /* Parts. */
 
-static int add_part(struct fetching *f, const struct ofs_segment *seg,
+static int add_part(struct ofs_http_fetching *f, const struct ofs_segment *seg,
     struct optimfs_error *err)
 {
 	if (ofs_grow(f->part, f->n, f->cap, err) == -1)
@@ -62,7 +38,7 @@ static int add_part(struct fetching *f, const struct ofs_segment *seg,
 }
 
 /* Adds one run in pieces. */
-static int cut_run(struct fetching *f, struct ofs_segment run,
+static int cut_run(struct ofs_http_fetching *f, struct ofs_segment run,
     struct optimfs_error *err)
 {
 	uint64_t range = f->s->http->limits.range, left = run.len;
@@ -98,14 +74,23 @@ static struct ofs_segment upward(const struct ofs_segment *seg)
 	return up;
 }
 
-static int cut(struct fetching *f, const struct ofs_segment *seg,
+static uint64_t runs_of_list(const struct ofs_http_fetching *f, uint64_t len)
+{
+	uint64_t n = ofs_http_list_most(f) / len;
+
+	return n == 0 ? 1 : n > OFS_HTTP_LIST_RUNS ? OFS_HTTP_LIST_RUNS : n;
+}
+
+static int cut(struct ofs_http_fetching *f, const struct ofs_segment *seg,
     struct optimfs_error *err)
 {
 	struct ofs_segment up = upward(seg), part;
 	uint64_t pitch = (uint64_t)up.src_pitch, most = 1;
 	uint64_t range = f->s->http->limits.range;
 
-	if (up.n > 1 && up.len < range && pitch < up.len + GAP)
+	if (up.len < range && ofs_http_is_sparse(f, &up))
+		most = runs_of_list(f, up.len);
+	else if (up.n > 1 && up.len < range && pitch < up.len + GAP)
 		most = pitch == 0 ? up.n : (range - up.len) / pitch + 1;
 	for (uint64_t i = 0; i < up.n; i += part.n) {
 		part = up;
@@ -133,35 +118,98 @@ static int by_place(const void *a, const void *b)
 	return x->src < y->src ? -1 : x->src > y->src;
 }
 
+/* Do p and next continue one sequence of runs, for which a list has one entry? */
+static bool continues(const struct ofs_segment *p,
+    const struct ofs_segment *next)
+{
+	uint64_t src = next->src - p->src - (p->n - 1) * (uint64_t)p->src_pitch;
+	uint64_t dst = next->dst - p->dst - (p->n - 1) * (uint64_t)p->dst_pitch;
+
+	return next->n == 1 && next->object == p->object &&
+	    next->len == p->len && src > p->len &&
+	    (p->n == 1 ||
+		(src == (uint64_t)p->src_pitch &&
+		    dst == (uint64_t)p->dst_pitch));
+}
+
+/* Makes one segment of runs at equal distances. Returns how many there are. */
+static size_t join_runs(struct ofs_segment *p, size_t n)
+{
+	size_t out = 0;
+
+	for (size_t i = 1; i < n; i++)
+		if (!continues(&p[out], &p[i])) {
+			p[++out] = p[i];
+		} else if (p[out].n++ == 1) {
+			p[out].src_pitch = (int64_t)(p[i].src - p[out].src);
+			p[out].dst_pitch = (int64_t)(p[i].dst - p[out].dst);
+		}
+	return n == 0 ? 0 : out + 1;
+}
+
+static int cut_all(struct ofs_http_fetching *f, const struct ofs_segment *segs,
+    size_t n, struct optimfs_error *err)
+{
+	struct ofs_segment *sorted = ofs_alloc(n, sizeof(*sorted), err);
+	int ret = sorted == NULL ? -1 : 0;
+
+	if (ret == 0) {
+		memcpy(sorted, segs, n * sizeof(*sorted));
+		qsort(sorted, n, sizeof(*sorted), by_place);
+		n = join_runs(sorted, n);
+	}
+	for (size_t i = 0; ret == 0 && i < n; i++)
+		ret = cut(f, &sorted[i], err);
+	free(sorted);
+	return ret;
+}
+
+/* Does it go to a list? One that was cut for that is too long for a range. */
+static bool is_for_list(const struct ofs_http_fetching *f,
+    const struct ofs_segment *p)
+{
+	return end_of(p) - p->src > f->s->http->limits.range + REST ||
+	    ofs_http_is_sparse(f, p);
+}
+
 /* Ranges. */
 
 /* The next one, from part i on. */
-static struct range join_parts(const struct fetching *f, size_t i)
+static struct ofs_http_range join_parts(const struct ofs_http_fetching *f,
+    size_t i)
 {
 	const struct ofs_segment *p = &f->part[i];
-	struct range r = { .file = p->object,
+	struct ofs_http_range r = { .file = p->object,
 		.first = p->src,
 		.end = end_of(p),
 		.part = i,
 		.n = 1 };
+	bool sparse = is_for_list(f, p);
 
 	for (i++; i < f->n; i++) {
 		uint64_t end;
 
 		p = &f->part[i];
 		end = end_of(p) > r.end ? end_of(p) : r.end;
-		if (p->object != r.file ||
-		    (p->src > r.end && p->src - r.end >= GAP) ||
-		    end - r.first > f->s->http->limits.range + REST)
+		if (p->object != r.file || is_for_list(f, p) != sparse)
+			break;
+		if (!sparse &&
+		    ((p->src > r.end && p->src - r.end >= GAP) ||
+			end - r.first > f->s->http->limits.range + REST))
 			break;
 		r.end = end;
 		r.n++;
 	}
+	/* what is short is kept in blocks */
+	if (sparse ||
+	    (r.end - r.first > OFS_HTTP_SHORT && ofs_http_has_gaps(f, &r)))
+		ofs_http_make_sparse(f, &r);
 	return r;
 }
 
 /* How much to fetch from r->first on, and that this was so. */
-static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
+static uint64_t window_of(struct ofs_http_site *s,
+    const struct ofs_http_range *r)
 {
 	struct ofs_http_node *node;
 	uint64_t window;
@@ -178,7 +226,7 @@ static uint64_t window_of(struct ofs_http_site *s, const struct range *r)
 	return window > r->end - r->first ? window : r->end - r->first;
 }
 
-static bool take_block(struct ofs_http_site *s, const struct range *r,
+static bool take_block(struct ofs_http_site *s, const struct ofs_http_range *r,
     struct ofs_http_disk_key *key, uint8_t *out, size_t n)
 {
 	if (ofs_http_blocks_get(s->blocks, r->file, key->number, 0, out, n))
@@ -191,7 +239,7 @@ static bool take_block(struct ofs_http_site *s, const struct range *r,
 }
 
 /* Copies blocks from r->at on to its buffer, as long as there are any. */
-static void take_blocks(struct ofs_http_site *s, struct range *r,
+static void take_blocks(struct ofs_http_site *s, struct ofs_http_range *r,
     struct ofs_http_disk_key *key)
 {
 	while (r->skip < r->len) {
@@ -209,7 +257,7 @@ static void take_blocks(struct ofs_http_site *s, struct range *r,
 		r->skip = r->len;
 }
 
-static void keep_blocks(struct ofs_http_site *s, struct range *r,
+void ofs_http_keep_blocks(struct ofs_http_site *s, struct ofs_http_range *r,
     struct ofs_http_disk_key *key)
 {
 	r->give = r->keep && r->skip == 0;
@@ -218,16 +266,17 @@ static void keep_blocks(struct ofs_http_site *s, struct range *r,
 
 		if (n > OFS_HTTP_BLOCK)
 			n = OFS_HTTP_BLOCK;
-		key->number = (r->at + i) / OFS_HTTP_BLOCK;
 		if (r->keep && !r->give)
-			ofs_http_blocks_put(s->blocks, r->file, key->number,
-			    r->buf + i, n);
-		if (s->disk != NULL)
-			ofs_http_disk_put(s->disk, key, r->buf + i, n);
+			ofs_http_blocks_put(s->blocks, r->file,
+			    (r->at + i) / OFS_HTTP_BLOCK, r->buf + i, n);
+		if (s->disk == NULL)
+			continue;
+		key->number = (r->at + i) / OFS_HTTP_BLOCK;
+		ofs_http_disk_put(s->disk, key, r->buf + i, n);
 	}
 }
 
-static int prepare_blocks(struct fetching *f, struct range *r,
+static int prepare_blocks(struct ofs_http_fetching *f, struct ofs_http_range *r,
     struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
 	struct ofs_http_site *s = f->s;
@@ -265,28 +314,36 @@ static bool copy_blocks(struct ofs_http_blocks *b, uint32_t file, uint64_t src,
 }
 
 /* Lays out parts whose blocks are all in memory, without a buffer. */
-static bool lay_out_blocks(const struct fetching *f, struct range *r)
+static bool lay_out_blocks(const struct ofs_http_fetching *f,
+    struct ofs_http_range *r)
 {
 	for (size_t i = r->part; i < r->part + r->n; i++) {
 		const struct ofs_segment *p = &f->part[i];
 
-		if (f->out == NULL || p->n != 1 ||
-		    !copy_blocks(f->s->blocks, r->file, p->src, p->len,
-			f->out + p->dst))
-			return false;
+		for (uint64_t k = 0; k < p->n; k++)
+			if (f->out == NULL ||
+			    !copy_blocks(f->s->blocks, r->file,
+				p->src + k * (uint64_t)p->src_pitch, p->len,
+				f->out + p->dst + k * (uint64_t)p->dst_pitch))
+				return false;
 	}
 	r->direct = true;
 	r->buf = f->out;
+	r->len = 0;
 	return true;
 }
 
-static int prepare_range(struct fetching *f, struct range *r,
+static int prepare_range(struct ofs_http_fetching *f, struct ofs_http_range *r,
     struct ofs_http_disk_key *key, struct optimfs_error *err)
 {
-	r->is_short = r->end - r->first <= SHORT;
+	r->is_short = !r->sparse && r->end - r->first <= OFS_HTTP_SHORT;
 	r->window = r->is_short ? window_of(f->s, r) : r->end - r->first;
 	if (lay_out_blocks(f, r))
 		return 0;
+	if (r->sparse) {
+		r->buf = ofs_alloc_huge((size_t)r->len);
+		return r->buf == NULL ? ofs_no_memory(err) : 0;
+	}
 	r->keep = r->is_short || f->out == NULL;
 	if (r->keep || f->s->disk != NULL ||
 	    ofs_http_blocks_has(f->s->blocks, r->file,
@@ -300,10 +357,15 @@ static int prepare_range(struct fetching *f, struct range *r,
 	return r->buf == NULL ? ofs_no_memory(err) : 0;
 }
 
-static void lay_out(const struct fetching *f, const struct range *r)
+static void lay_out(const struct ofs_http_fetching *f,
+    const struct ofs_http_range *r)
 {
 	if (r->direct || f->out == NULL)
 		return;
+	if (r->sparse) {
+		ofs_http_lay_out_sparse(f, r);
+		return;
+	}
 	for (size_t i = r->part; i < r->part + r->n; i++) {
 		const struct ofs_segment *p = &f->part[i];
 
@@ -314,19 +376,9 @@ static void lay_out(const struct fetching *f, const struct range *r)
 
 /* Requests. */
 
-struct round {
-	struct range r[AT_ONCE];
-	struct ofs_http_version is[AT_ONCE];
-	uint32_t host[AT_ONCE]; /* that was asked */
-	struct ofs_http_get g[AT_ONCE];
-	struct range *of[AT_ONCE]; /* by the number in g */
-	uint8_t byte[AT_ONCE];
-	size_t n, asked;
-};
-
 /* Bytes of a stream. */
 
-struct expected {
+struct ofs_http_expected {
 	struct ofs_http_stream *stream;
 	struct ofs_http_slab *slab;
 	uint32_t file;
@@ -337,24 +389,25 @@ struct expected {
 struct ofs_http_stream {
 	struct ofs_http_site *s;
 	struct ofs_http_flow *flow;
-	struct range *range;
-	struct expected *expected; /* of each */
+	struct ofs_http_range *range;
+	struct ofs_http_expected *expected; /* of each */
 	size_t n;
-	struct round *round;
+	struct ofs_http_round *round;
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects what is told */
 };
 
 /* What answers say has to agree before their bytes are read: later it would be too
  * late to refuse them. */
-static bool agrees(struct expected *x, const struct ofs_http_version *is)
+static bool agrees(struct ofs_http_expected *x,
+    const struct ofs_http_version *is)
 {
 	struct ofs_http_stream *st = x->stream;
 	bool same = true;
 
 	pthread_mutex_lock(&st->lock);
 	for (size_t i = 0; i < st->n && same; i++) {
-		const struct expected *other = &st->expected[i];
+		const struct ofs_http_expected *other = &st->expected[i];
 
 		if (other->file == x->file && other->is_told)
 			same = ofs_http_same(&other->is, is);
@@ -368,14 +421,14 @@ static bool agrees(struct expected *x, const struct ofs_http_version *is)
 static enum ofs_http_take take_expected(void *ctx,
     const struct ofs_http_version *is, const void *p, size_t n)
 {
-	struct expected *x = ctx;
+	struct ofs_http_expected *x = ctx;
 
 	return x->is_told || agrees(x, is) ? ofs_http_flow_take(x->slab, p, n)
 					   : OFS_HTTP_NEVER;
 }
 
-static int add_request(struct fetching *f, struct round *k, struct range *r,
-    struct optimfs_error *err)
+static int add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
+    struct ofs_http_range *r, struct optimfs_error *err)
 {
 	struct ofs_http_version *is = &k->is[k->asked];
 	const char *path = ofs_http_version(f->s, r->file, is);
@@ -408,8 +461,8 @@ static int add_request(struct fetching *f, struct round *k, struct range *r,
 }
 
 /* Asks others for what a server did not send. */
-static int ask_others(struct fetching *f, struct round *k, size_t i,
-    struct optimfs_error *err)
+static int ask_others(struct ofs_http_fetching *f, struct ofs_http_round *k,
+    size_t i, struct optimfs_error *err)
 {
 	struct ofs_http_get *g = &k->g[i];
 	uint32_t file = k->of[i]->file;
@@ -429,8 +482,8 @@ static int ask_others(struct fetching *f, struct round *k, size_t i,
 }
 
 /* What came is of the state that is known now. */
-static int take_answer(struct ofs_http_site *s, struct range *r, uint32_t host,
-    const struct ofs_http_get *g, struct optimfs_error *err)
+static int take_answer(struct ofs_http_site *s, struct ofs_http_range *r,
+    uint32_t host, const struct ofs_http_get *g, struct optimfs_error *err)
 {
 	struct ofs_http_version is = g->answer.is;
 	struct ofs_http_disk_key key = { g->url, &is, s->pinned, 0 };
@@ -443,29 +496,33 @@ static int take_answer(struct ofs_http_site *s, struct range *r, uint32_t host,
 		return 0;
 	if (s->disk != NULL && g->is->etag[0] == '\0' && is.etag[0] != '\0')
 		ofs_http_disk_note(s->disk, g->url);
-	keep_blocks(s, r, &key);
+	ofs_http_keep_blocks(s, r, &key);
 	return 0;
 }
 
-static int ask_round(struct fetching *f, struct round *k,
+static int ask_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
     struct optimfs_error *err)
 {
 	if (k->asked > 0)
 		(void)ofs_http_get(f->s->http, &f->s->count, k->g, k->asked);
 	for (size_t i = 0; i < k->asked; i++)
-		if (ask_others(f, k, i, err) == -1 ||
-		    take_answer(f->s, k->of[i], k->host[i], &k->g[i], err) ==
-			-1)
+		if (k->g[i].list ? ofs_http_take_list(f, k, i, err) == -1
+				 : ask_others(f, k, i, err) == -1 ||
+			    take_answer(f->s, k->of[i], k->host[i], &k->g[i],
+				err) == -1)
 			return -1;
 	return 0;
 }
 
-static void end_round(struct ofs_http_site *s, struct round *k)
+static void end_round(struct ofs_http_site *s, struct ofs_http_round *k)
 {
-	for (size_t i = 0; i < k->asked; i++)
+	for (size_t i = 0; i < k->asked; i++) {
 		free((char *)k->g[i].url);
+		if (k->g[i].list && k->of[i]->also != NULL)
+			free(k->g[i].into);
+	}
 	for (size_t i = 0; i < k->n; i++) {
-		struct range *r = &k->r[i];
+		struct ofs_http_range *r = &k->r[i];
 
 		if (r->give)
 			ofs_http_blocks_give(s->blocks, r->file,
@@ -476,19 +533,21 @@ static void end_round(struct ofs_http_site *s, struct round *k)
 }
 
 /* Fetches ranges from *part on. */
-static int fetch_round(struct fetching *f, struct round *k, size_t *part,
-    struct optimfs_error *err)
+static int fetch_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
+    size_t *part, struct optimfs_error *err)
 {
 	int ret = 0;
 
 	k->n = k->asked = 0;
 	while (ret == 0 && *part < f->n && k->n < f->s->http->limits.requests) {
-		struct range *r = &k->r[k->n++];
+		struct ofs_http_range *r = &k->r[k->n++];
 
 		*r = join_parts(f, *part);
 		*part += r->n;
 		ret = add_request(f, k, r, err);
 	}
+	if (ret == 0)
+		ret = ofs_http_make_lists(f, k, err);
 	if (ret == 0)
 		ret = ask_round(f, k, err);
 	for (size_t i = 0; ret == 0 && i < k->n; i++)
@@ -501,8 +560,8 @@ static int fetch_round(struct fetching *f, struct round *k, size_t *part,
  * listings have. */
 
 /* Adds a request for a byte of the file, if it may have blocks there. */
-static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
-    struct optimfs_error *err)
+static int add_question(struct ofs_http_site *s, uint32_t file,
+    struct ofs_http_round *k, struct optimfs_error *err)
 {
 	const char *path = ofs_http_version(s, file, &k->is[k->asked]);
 	bool once;
@@ -518,7 +577,8 @@ static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
 		free(url);
 		return 0;
 	}
-	k->r[k->asked] = (struct range){ .file = file, .direct = true };
+	k->r[k->asked] =
+	    (struct ofs_http_range){ .file = file, .direct = true };
 	k->of[k->asked] = &k->r[k->asked];
 	k->g[k->asked] = (struct ofs_http_get){
 		.url = url,
@@ -533,7 +593,7 @@ static int add_question(struct ofs_http_site *s, uint32_t file, struct round *k,
 	return 0;
 }
 
-static int learn_tags(struct fetching *f, struct round *k,
+static int learn_tags(struct ofs_http_fetching *f, struct ofs_http_round *k,
     struct optimfs_error *err)
 {
 	int ret = 0;
@@ -555,25 +615,42 @@ static int learn_tags(struct fetching *f, struct round *k,
 	return ret;
 }
 
+static int fetch_parts(struct ofs_http_fetching *f,
+    const struct ofs_segment *segs, size_t n, struct optimfs_error *err)
+{
+	struct ofs_http_round *k = ofs_alloc(1, sizeof(*k), err);
+	size_t part = 0;
+	int ret = k == NULL ? -1 : cut_all(f, segs, n, err);
+
+	if (ret == 0 && f->n > 1)
+		qsort(f->part, f->n, sizeof(*f->part), by_place);
+	if (ret == 0 && f->s->disk != NULL)
+		ret = learn_tags(f, k, err);
+	while (ret == 0 && part < f->n)
+		ret = fetch_round(f, k, &part, err);
+	free(f->part);
+	free(k);
+	return ret;
+}
+
+/* A server that refuses lists has none, if it sends ranges. */
 static int fetch_all(struct ofs_http_site *s, const struct ofs_segment *segs,
     size_t n, void *buf, struct optimfs_error *err)
 {
-	struct fetching f = { .s = s, .out = buf };
-	struct round *k = ofs_alloc(1, sizeof(*k), err);
-	size_t part = 0;
-	int ret = k == NULL ? -1 : 0;
+	struct ofs_http_fetching f = { .s = s, .out = buf, .lists = true },
+				 again = { .s = s, .out = buf };
+	struct optimfs_error why = { 0 };
 
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = cut(&f, &segs[i], err);
-	if (ret == 0 && f.n > 1)
-		qsort(f.part, f.n, sizeof(*f.part), by_place);
-	if (ret == 0 && s->disk != NULL)
-		ret = learn_tags(&f, k, err);
-	while (ret == 0 && part < f.n)
-		ret = fetch_round(&f, k, &part, err);
-	free(f.part);
-	free(k);
-	return ret;
+	if (fetch_parts(&f, segs, n, &why) == 0)
+		return 0;
+	if (!f.refused)
+		return optimfs_fail_with(err, &why);
+	if (fetch_parts(&again, segs, n, err) == -1)
+		return -1;
+	pthread_mutex_lock(&s->lock);
+	s->host[f.refuses].has_lists &= why.number == 922;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
 }
 
 /* A server that did not answer a hint has had the time that it may take. */
@@ -623,10 +700,10 @@ void ofs_http_want(struct ofs_http_site *s, const struct ofs_segment *segs,
 
 /* Streams. */
 
-static int expect_range(struct ofs_http_stream *st, struct range *r,
+static int expect_range(struct ofs_http_stream *st, struct ofs_http_range *r,
     uint64_t start, struct optimfs_error *err)
 {
-	struct expected *x = &st->expected[st->n];
+	struct ofs_http_expected *x = &st->expected[st->n];
 
 	r->at = r->first - r->first % OFS_HTTP_BLOCK;
 	r->len = r->end - r->at;
@@ -644,7 +721,7 @@ static int expect_range(struct ofs_http_stream *st, struct range *r,
 static int expect_all(struct ofs_http_stream *st,
     const struct ofs_segment *segs, size_t n, struct optimfs_error *err)
 {
-	struct fetching f = { .s = st->s };
+	struct ofs_http_fetching f = { .s = st->s };
 	size_t part = 0;
 	int ret = 0;
 
@@ -657,7 +734,7 @@ static int expect_all(struct ofs_http_stream *st,
 	if (st->range == NULL || st->expected == NULL)
 		ret = -1;
 	while (ret == 0 && part < f.n) {
-		struct range r = join_parts(&f, part);
+		struct ofs_http_range r = join_parts(&f, part);
 
 		ret = expect_range(st, &r, f.part[part].dst, err);
 		part += r.n;
@@ -670,8 +747,8 @@ static int expect_all(struct ofs_http_stream *st,
 static int stream_round(struct ofs_http_stream *st, size_t *next,
     struct optimfs_error *err)
 {
-	struct fetching f = { .s = st->s };
-	struct round *k = st->round;
+	struct ofs_http_fetching f = { .s = st->s };
+	struct ofs_http_round *k = st->round;
 	size_t first = *next;
 	int ret = 0;
 

@@ -51,6 +51,7 @@ struct ofs_http_node {
 struct ofs_http_host {
 	char *root;        /* its address, escaped; it ends in a slash */
 	int64_t failed_ms; /* when it did not answer; 0: it does */
+	bool has_lists;    /* it sends lists of segments (answer.h) */
 };
 /* A file that another server has, too. */
 struct ofs_http_copy {

@@ -111,6 +111,7 @@ static int take_listing(struct ofs_http_site *s, uint32_t dir,
 
 	if (!html && strcmp(g->answer.type, "application/json") != 0)
 		return no_listing(g, err);
+	s->host[s->listing].has_lists = g->answer.has_lists;
 	here = path_of(g->url, err);
 	if (here == NULL)
 		return -1;
