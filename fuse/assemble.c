@@ -38,7 +38,9 @@ struct entry {
 	    demand;        /* opens: through the kernel; demand: through us */
 	unsigned deciding; /* opens being decided, and a gather ahead of them */
 	int id;            /* 0: not in memory */
+	unsigned opened;   /* times since it is in memory */
 	bool gathering;
+	bool scan; /* gathered for a process that reads file after file */
 };
 
 /* Observations about a node or a process, in hash tables where newer ones
@@ -145,8 +147,22 @@ static struct entry *get(struct ofs_assemble *a, uint64_t node)
 	return *e;
 }
 
+/* Did such a process open it, and nobody since? It is unlikely to be read
+ * again. */
+static bool was_scanned(const struct entry *e)
+{
+	return e->scan && e->opened == 1;
+}
+
 static void lru_add(struct ofs_assemble *a, struct entry *e)
 {
+	if (was_scanned(e)) {
+		e->older = NULL;
+		e->newer = a->oldest;
+		*(a->oldest != NULL ? &a->oldest->older : &a->newest) = e;
+		a->oldest = e;
+		return;
+	}
 	e->older = a->newest;
 	e->newer = NULL;
 	*(a->newest != NULL ? &a->newest->newer : &a->oldest) = e;
@@ -179,6 +195,15 @@ static void evict(struct ofs_assemble *a, struct entry *e)
 	a->used -= e->bytes;
 	a->stats.evicted++;
 	put(a, e);
+}
+
+/* What a process has read makes room for what it reads next, which then gets
+ * pages that were used just now: they are there, even if a host takes back the
+ * free memory of its guests. */
+static void drop_scanned(struct ofs_assemble *a)
+{
+	while (a->oldest != NULL && was_scanned(a->oldest))
+		evict(a, a->oldest);
 }
 
 static bool reserve(struct ofs_assemble *a, uint64_t bytes)
@@ -235,7 +260,8 @@ static bool failed_lately(const struct ofs_assemble *a, uint64_t node)
 }
 
 /* Should this file, now opened and not in memory, be gathered? */
-static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
+static bool wanted(struct ofs_assemble *a, struct entry *e,
+    const struct ofs_assemble_open *o)
 {
 	struct seen *s = &a->seen[mix(o->node) % SEEN];
 	bool again = is_seen(a, o->node);
@@ -243,8 +269,12 @@ static bool wanted(struct ofs_assemble *a, const struct ofs_assemble_open *o)
 	if (failed_lately(a, o->node))
 		return false;
 	*s = (struct seen){ .node = o->node };
-	return a->config.policy == OFS_ASSEMBLE_ALWAYS || o->size <= SMALL ||
-	    again || spend(reader(a, o->pid), o->pid);
+	e->scan = false;
+	if (a->config.policy == OFS_ASSEMBLE_ALWAYS || o->size <= SMALL ||
+	    again)
+		return true;
+	e->scan = spend(reader(a, o->pid), o->pid);
+	return e->scan;
 }
 
 static bool gone(void *ctx)
@@ -281,6 +311,9 @@ static void fetch(struct ofs_assemble *a, struct entry *e, const struct work *w)
 	int id;
 
 	e->bytes = charge(w->size);
+	e->opened = 0;
+	if (e->scan)
+		drop_scanned(a);
 	if (!reserve(a, e->bytes)) {
 		a->stats.refused++;
 		return;
@@ -330,10 +363,11 @@ static void decide(struct ofs_assemble *a, struct entry *e,
 			lru_remove(a, e);
 		a->stats.hits++;
 		a->seen[mix(o->node) % SEEN] = (struct seen){ .node = o->node };
-	} else if (wanted(a, o)) {
+	} else if (wanted(a, e, o)) {
 		fetch(a, e, w);
 	}
 	o->id = e->id;
+	e->opened++;
 }
 
 /* Does the process open one large file after the other? Not if it left out one
@@ -402,6 +436,7 @@ static void gather_ahead(struct ofs_assemble *a, pid_t pid,
 	if (e != NULL && !e->gathering && e->id == 0 && e->demand == 0 &&
 	    !failed_lately(a, w->node) &&
 	    (is_seen(a, w->node) || spend(r, pid))) {
+		e->scan = !is_seen(a, w->node);
 		e->deciding++;
 		fetch(a, e, w);
 		e->deciding--;

@@ -22,7 +22,8 @@
  * "auto" gathers small files on the first open. It gathers a larger file if it
  * is opened again, or if the process has read another file completely, until it
  * leaves one unread. While a process reads large files one after the other, the
- * next one that would be gathered is gathered already (ofs_assemble_ahead). */
+ * next one that would be gathered is gathered already (ofs_assemble_ahead), and
+ * those that it has closed are dropped for it, unless they were opened again. */
 struct ofs_assemble;
 
 struct ofs_assemble_config {

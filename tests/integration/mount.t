@@ -238,7 +238,7 @@ assembled() {
 	[ "$(stat_of assembled_files)" = "$1" ]
 }
 umount_it
-for i in 1 2 3; do
+for i in 1 2 3 4 5 6; do
 	head -c 9000000 /dev/urandom >"$ck/model/nine$i"
 done
 mount_it
@@ -259,6 +259,20 @@ if grep -q '"passthrough": *true' "$mnt/.optimfs/info.json"; then
 	    cmp "$mnt/model/nine3" "$ck/model/nine3"
 	is "its open finds it in memory" \
 	    "$(stat_of assembled_files) $(stat_of assembled_hits)" "2 1"
+	umount_it
+	mount_it
+	cat "$mnt/model/nine2" >/dev/null
+	cat "$mnt/model/nine2" >/dev/null
+	cat "$mnt/model/nine1" "$mnt/model/nine3" "$mnt/model/nine4" \
+	    "$mnt/model/nine5" "$mnt/model/nine6" >/dev/null
+	ok "what a process has read once makes room for the next file" \
+	    test "$(stat_of assembled_evicted)" -ge 1
+	ok "so of five files in memory there are at most four" \
+	    test "$(stat_of assembled_memory)" -le 41943040
+	hits=$(stat_of assembled_hits)
+	cat "$mnt/model/nine2" >/dev/null
+	is "a file that was opened again stays" \
+	    "$(stat_of assembled_hits)" "$((hits + 1))"
 	umount_it
 	mount_it
 	head -c 9 "$mnt/model/nine1" "$mnt/model/nine2" "$mnt/model/nine3" \
@@ -287,7 +301,7 @@ if grep -q '"passthrough": *true' "$mnt/.optimfs/info.json"; then
 	cat "$mnt/model/nine1" "$mnt/model/five" >/dev/null
 	is "assemble=off assembles nothing" "$(stat_of assembled_files)" 0
 else
-	skip 12 "no FUSE passthrough here"
+	skip 15 "no FUSE passthrough here"
 fi
 
 ok "umount exits with 0" umount_it
