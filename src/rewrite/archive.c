@@ -11,6 +11,8 @@
 #include <stdlib.h>
 
 #include "archive/torch.h"
+#include "archive/torch_storage.h"
+#include "base/checked.h"
 #include "base/crc.h"
 #include "base/dtype.h"
 #include "base/memory.h"
@@ -18,6 +20,7 @@
 #include "base/str.h"
 #include "catalog/budget.h"
 #include "layout/archive.h"
+#include "pickle/write.h"
 
 static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
     struct optimfs_error *err)
@@ -28,22 +31,36 @@ static int read_archive(void *ctx, uint64_t off, uint64_t len, void *buf,
 	    buf, err);
 }
 
-static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
-    uint64_t *used, struct optimfs_error *err)
+/* The pickle in n bytes from off on, which *bytes gets; NULL: *bytes is to be
+ * freed, too. used: as of ofs_pickle_parse. */
+static struct ofs_pickle *read_pickle(struct ofs_commit_archive *a,
+    uint64_t off, uint64_t n, uint8_t **bytes, uint64_t *used,
+    struct optimfs_error *err)
 {
 	const struct ofs_pickle_limits limits = {
 		.memory = a->c->job->options->parse_mem
 	};
 
-	if (n > ofs_metadata_max(a->c->cat))
-		return optimfs_fail(err, E2BIG,
-		    "OFS440 a pickle of %" PRIu64 " bytes", n);
-	a->pickle = malloc(n + 1);
-	if (a->pickle == NULL)
-		return ofs_no_memory(err);
-	if (read_archive(a, off, n, a->pickle, err) == -1)
-		return -1;
-	a->doc = ofs_pickle_parse(a->pickle, n, false, &limits, used, err);
+	*bytes = NULL;
+	if (n > ofs_metadata_max(a->c->cat)) {
+		optimfs_fail(err, E2BIG, "OFS440 a pickle of %" PRIu64 " bytes",
+		    n);
+		return NULL;
+	}
+	*bytes = malloc(n + 1);
+	if (*bytes == NULL) {
+		ofs_no_memory(err);
+		return NULL;
+	}
+	return read_archive(a, off, n, *bytes, err) == -1
+	    ? NULL
+	    : ofs_pickle_parse(*bytes, n, false, &limits, used, err);
+}
+
+static int take_pickle(struct ofs_commit_archive *a, uint64_t off, uint64_t n,
+    uint64_t *used, struct optimfs_error *err)
+{
+	a->doc = read_pickle(a, off, n, &a->pickle, used, err);
 	if (a->doc == NULL)
 		return -1;
 	a->npickle = used == NULL ? n : *used;
@@ -67,6 +84,14 @@ static int open_zip(struct ofs_commit_archive *a, uint64_t size,
 	return take_pickle(a, off, a->record->size, NULL, err);
 }
 
+/* The bytes of a legacy stream from off on in which a pickle is looked for. */
+static uint64_t pickle_room(const struct ofs_commit_archive *a, uint64_t off)
+{
+	uint64_t most = ofs_metadata_max(a->c->cat);
+
+	return a->after - off < most ? a->after - off : most;
+}
+
 /* A legacy stream: three pickles, then that of the object. */
 static int open_legacy(struct ofs_commit_archive *a, uint64_t size,
     struct optimfs_error *err)
@@ -75,14 +100,11 @@ static int open_legacy(struct ofs_commit_archive *a, uint64_t size,
 
 	a->after = size;
 	for (int i = 0; i < 4; i++) {
-		uint64_t n = size - a->before;
-		uint64_t most = ofs_metadata_max(a->c->cat);
-
 		ofs_pickle_free(a->doc);
 		free(a->pickle);
 		a->doc = NULL;
 		a->pickle = NULL;
-		if (take_pickle(a, a->before, n < most ? n : most, &used,
+		if (take_pickle(a, a->before, pickle_room(a, a->before), &used,
 			err) == -1)
 			return -1;
 		a->before += i < 3 ? used : 0;
@@ -196,13 +218,10 @@ static int find_named(struct layout *l)
 	return 0;
 }
 
-static bool named(const struct layout *l, const struct ofs_zip_record *r)
+static bool is_named(const struct layout *l, struct ofs_str key)
 {
-	struct ofs_str key;
-
-	return !is_storage(r, &key) ||
-	    ofs_search(&key, l->key, l->nkeys, sizeof(key), ofs_compare_str) !=
-	    NULL;
+	return ofs_search(&key, l->key, l->nkeys, sizeof(key),
+		   ofs_compare_str) != NULL;
 }
 
 /* Adds a record that is one part; crc 0: it is computed, if the archive has
@@ -230,8 +249,9 @@ static int put_old(struct layout *l, const struct ofs_zip_record *r)
 	struct ofs_torch_part part = { .tensor = OFS_NONE,
 		.item = OFS_TORCH_OLD,
 		.count = r->size };
+	struct ofs_str key;
 
-	if (!named(l, r))
+	if (is_storage(r, &key) && !is_named(l, key))
 		return 0;
 	if (ofs_zip_data(&l->a->dir, r, read_archive, l->a, &part.first,
 		l->err) == -1)
@@ -317,35 +337,115 @@ static int lay_zip(struct layout *l, const struct ofs_buf *pickle,
 	return ofs_torch_new_put(&l->new, l->c->added, l->to, l->err);
 }
 
-/* The number of storages that a pickle refers to. */
-static size_t count_named(const struct layout *l)
-{
-	size_t n = 0;
+/* The storages of a legacy stream follow a pickle with the list of their keys.
+ * Each is its number of elements, and these. */
 
-	for (size_t i = 0; i < l->nkeys; i++)
-		n += i == 0 || ofs_compare_str(&l->key[i - 1], &l->key[i]) != 0;
-	return n;
+/* What the old pickle says of one. */
+struct behind {
+	struct ofs_str key;
+	uint64_t bytes;
+};
+
+struct stream {
+	struct layout *l;
+	struct behind *storage; /* sorted by their keys */
+	size_t n, cap;
+	uint8_t *bytes;
+	struct ofs_pickle *keys; /* parsed from bytes */
+};
+
+static int find_behind(struct stream *s)
+{
+	const struct ofs_pickle *doc = s->l->a->doc;
+	uint32_t n = ofs_pickle_nodes(doc);
+	struct ofs_torch_source source;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (ofs_pk_kind(doc, i) != OFS_PK_PERSID ||
+		    ofs_torch_storage_of(doc, i, &source, NULL) == -1)
+			continue;
+		if (ofs_grow(s->storage, s->n, s->cap, s->l->err) == -1)
+			return -1;
+		s->storage[s->n++] =
+		    (struct behind){ source.key, source.bytes };
+	}
+	if (s->n > 0)
+		qsort(s->storage, s->n, sizeof(*s->storage), ofs_compare_str);
+	return 0;
 }
 
-/* Are all storages behind the pickle still in use? PyTorch does not load a
- * legacy stream with others. */
-static int check_storages(struct layout *l)
+static bool all_named(const struct stream *s)
 {
-	const struct ofs_pickle *new = l->doc;
-	size_t n;
-	int ret = find_named(l);
+	bool all = true;
 
-	n = count_named(l);
-	l->nkeys = 0;
-	l->doc = l->a->doc;
+	for (size_t i = 0; i < s->n && all; i++)
+		all = is_named(s->l, s->storage[i].key);
+	return all;
+}
+
+static struct ofs_str key_of(const struct stream *s, uint32_t i)
+{
+	return ofs_pk_str(s->keys,
+	    ofs_pk_item(s->keys, ofs_pickle_root(s->keys), i));
+}
+
+/* The list of the keys that are still named. */
+static int lay_keys(struct stream *s)
+{
+	uint32_t n = ofs_pk_len(s->keys, ofs_pickle_root(s->keys));
+	struct ofs_buf list = { 0 };
+	struct ofs_pkw w = { .out = &list };
+	int ret;
+
+	ofs_pkw_begin(&w);
+	ofs_pkw_lit(&w, "[");
+	for (uint32_t i = 0; i < n; i++)
+		if (is_named(s->l, key_of(s, i)))
+			ofs_pkw_lit(&w, "%.*s,", OFS_PKW_STR(key_of(s, i)));
+	ofs_pkw_lit(&w, "]");
+	ret = ofs_pkw_end(&w, s->l->err);
 	if (ret == 0)
-		ret = find_named(l);
-	l->doc = new;
-	if (ret == -1 || n == count_named(l))
-		return ret;
-	return optimfs_fail(l->err, EINVAL,
-	    "OFS826 tensors cannot be removed from a legacy file: reshard it "
-	    "to torch first");
+		ret = ofs_composition_buf(s->l->to, &list, s->l->err);
+	ofs_buf_fini(&list);
+	return ret;
+}
+
+/* Those that are still named; at: where the first one is. */
+static int lay_behind(struct stream *s, uint64_t at)
+{
+	uint32_t n = ofs_pk_len(s->keys, ofs_pickle_root(s->keys));
+	const struct ofs_commit_archive *a = s->l->a;
+	uint64_t len;
+
+	for (uint32_t i = 0; i < n; i++, at += len) {
+		struct ofs_str key = key_of(s, i);
+		const struct behind *b = ofs_search(&key, s->storage, s->n,
+		    sizeof(*b), ofs_compare_str);
+
+		if (b == NULL || !ofs_add_u64(b->bytes, 8, &len) ||
+		    len > a->after - at)
+			return optimfs_fail(s->l->err, EIO,
+			    "OFS672 the legacy stream ends before storage %.*s",
+			    OFS_STR_ARGS(key, 100));
+		if (is_named(s->l, key) &&
+		    ofs_composition_stored(s->l->to, &a->at, at, len,
+			s->l->err) == -1)
+			return -1;
+	}
+	return ofs_composition_stored(s->l->to, &a->at, at, a->after - at,
+	    s->l->err);
+}
+
+/* PyTorch loads no stream with a storage that its pickle does not name. */
+static int leave_out(struct stream *s, uint64_t at)
+{
+	struct ofs_commit_archive *a = s->l->a;
+	uint64_t used;
+
+	s->keys =
+	    read_pickle(a, at, pickle_room(a, at), &s->bytes, &used, s->l->err);
+	return s->keys == NULL || lay_keys(s) == -1 ? -1
+						    : lay_behind(s, at + used);
 }
 
 /* Bytes before and after the pickle stay. */
@@ -353,13 +453,20 @@ static int lay_stream(struct layout *l, const struct ofs_buf *pickle)
 {
 	const struct ofs_commit_archive *a = l->a;
 	uint64_t behind = a->before + a->npickle;
+	struct stream s = { .l = l };
+	int ret = -1;
 
-	if (check_storages(l) == -1 ||
-	    ofs_composition_stored(l->to, &a->at, 0, a->before, l->err) == -1 ||
-	    ofs_composition_buf(l->to, pickle, l->err) == -1)
-		return -1;
-	return ofs_composition_stored(l->to, &a->at, behind,
-	    a->after > behind ? a->after - behind : 0, l->err);
+	if (find_named(l) == 0 && find_behind(&s) == 0 &&
+	    ofs_composition_stored(l->to, &a->at, 0, a->before, l->err) == 0 &&
+	    ofs_composition_buf(l->to, pickle, l->err) == 0)
+		ret = all_named(&s)
+		    ? ofs_composition_stored(l->to, &a->at, behind,
+			  a->after > behind ? a->after - behind : 0, l->err)
+		    : leave_out(&s, behind);
+	free(s.storage);
+	ofs_pickle_free(s.keys);
+	free(s.bytes);
+	return ret;
 }
 
 int ofs_commit_archive_lay(struct ofs_commit *c, struct ofs_commit_archive *a,

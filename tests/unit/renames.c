@@ -506,9 +506,9 @@ static const struct {
 
 /* What happens to each action, in their order: c it is committed, r it is
  * refused at once, x the commit refuses it, - there is nothing of this kind. Of
- * mv (the first 13) three are left to the commit: a universal checkpoint has a
- * state of all parameters of a group or of none, a file with an optimizer twice
- * would have two different ones, and a legacy stream loses no tensor. */
+ * mv (the first 13) two are left to the commit: a universal checkpoint has a
+ * state of all parameters of a group or of none, and a file with an optimizer
+ * twice would have two different ones. */
 static const struct {
 	const char *name, *units, *results;
 } cases[] = {
@@ -527,7 +527,7 @@ static const struct {
 	{ "pytorch/torchsave_full/ckpt/state.pt", NULL,
 	    "cccccccc-rcccccccccccxccc" },
 	{ "pytorch/torchsave_full/ckpt/state_legacy.pt", NULL,
-	    "ccrccxxc-rcccxxxxcccxxxcc" },
+	    "ccrcccxc-rccccccccccxxxcc" },
 	{ "pytorch/rank_dtensor_fsdp2_tp_w4/ckpt", NULL,
 	    "ccrcccxccrc--ccccc--xxxc-" },
 	{ "pytorch/rank_dtensor_fsdp2_tp_w4/ckpt_raw", NULL,
