@@ -36,17 +36,19 @@
  *   hang=R:K     rank R's group K never ends
  *   abort=hang   giving a connection up takes for ever
  *   reset=K      launch K and all later ones fail
+ *   only=D       reset= only on device D
  *   stuck=K      launch K never returns */
 struct faults {
 	int devices, async_rank, async_after, hang_rank, hang_at, reset, stuck;
+	int only;
 	long max, left;
 	char init, again, abort, own;
 	unsigned times;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, 1 << 20, 1 << 20,
-	0, 0, 0, 0, UINT_MAX };
+static const struct faults none = { 8, -1, 0, -1, 0, -1, -1, -1, 1 << 20,
+	1 << 20, 0, 0, 0, 0, UINT_MAX };
 static struct faults current;
 static int launches;
 static unsigned made[64]; /* communicators, by rank */
@@ -68,6 +70,7 @@ static void read_faults(void)
 		sscanf(p, "async=%d:%d", &f.async_rank, &f.async_after);
 		sscanf(p, "hang=%d:%d", &f.hang_rank, &f.hang_at);
 		sscanf(p, "reset=%d", &f.reset);
+		sscanf(p, "only=%d", &f.only);
 		sscanf(p, "stuck=%d", &f.stuck);
 		p += strcspn(p, ",");
 		p += *p == ',';
@@ -312,12 +315,15 @@ static cudaError_t said(cudaError_t e)
 	return e;
 }
 
+static _Thread_local int current_device; /* of this thread */
+
 static bool is_reset(void)
 {
 	bool r;
 
 	pthread_mutex_lock(&lock);
-	r = current.reset >= 0 && launches > current.reset;
+	r = current.reset >= 0 && launches > current.reset &&
+	    (current.only == -1 || current.only == current_device);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -331,6 +337,7 @@ cudaError_t cudaGetDeviceCount(int *n)
 
 cudaError_t cudaSetDevice(int d)
 {
+	current_device = d;
 	return said(d < get_faults().devices ? cudaSuccess
 					     : cudaErrorInvalidDevice);
 }

@@ -649,6 +649,35 @@ static void kept(void)
 	is_int(j.wrong, 0, "all bytes are read beside a block that is kept");
 }
 
+/* The GPU of one rank fails: the others connect without it. Without a limit of
+ * time nobody may wait for it. */
+static void read_beside_broken(struct job *j, int rank, struct optimfs_group *w)
+{
+	read_some(j, w, (unsigned)rank, 3);
+	if (rank != 2)
+		wait_connected(w, 2);
+	fakegroup_meet(j->f);
+	if (rank == 0)
+		is_u64(read_of_1(w, "the file of a rank with a GPU is read"),
+		    sizeof(half), "it is received through GPUs");
+	fakegroup_meet(j->f);
+}
+
+static void one_broken(void)
+{
+	struct job j = { .timeout = 0,
+		.how = { .how = OPTIMFS_GATHER_NCCL },
+		.work = read_beside_broken };
+
+	run(&j, 3, "reset=4,only=1");
+	ok(j.wrong == 0 && j.tried == 9,
+	    "a GPU of three that fails: all bytes are read");
+	ok(count_said(&j, "NCCL is connected again; 2 of 3 ranks use it") == 1,
+	    "it is said that two are connected");
+	for (unsigned i = 0; i < j.nsaid; i++)
+		diag("%s", j.said[i]);
+}
+
 /* A failure to set up has the same result on all ranks. */
 static void refused(enum optimfs_gather_how how, const char *faults, int size,
     int code, const char *text, const char *what)
@@ -785,11 +814,11 @@ static void all_of_fake(void)
 	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
 	lost("stuck=3", 2, SHORT, "OFS902", "a GPU call that does not return");
 	again("async=1:2,times=1", 3, LONG, 2, "an error of one connection");
-	again("hang=0:3,times=1", 3, SHORT, 2, "a hang of one connection");
 	again("async=1:2,times=1,again=fail", 3, LONG, 3,
 	    "a connection that fails at the second attempt");
 	again("async=0:0,times=1", 1, LONG, 2, "an error of a single rank");
 	kept();
+	one_broken();
 	leaves();
 	refused(OPTIMFS_GATHER_NCCL, "init=fail", 2, 0, "OFS901",
 	    "NCCL that fails to connect");

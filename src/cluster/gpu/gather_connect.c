@@ -132,9 +132,12 @@ static int connect_here(struct ofs_gpu_gather *b, unsigned connection,
     struct ofs_gpu_connection *c, struct optimfs_error *err)
 {
 	(void)end_here(b, connection - 1, "OFS901 NCCL: rank 0 connects again");
-	if (atomic_load(&b->over) == OFS_NEVER)
+	if (atomic_load(&b->over) == OFS_NEVER) {
+		/* the others do not wait for this one */
+		tell_all(b, connection);
 		return optimfs_fail(err, EIO,
 		    "OFS902 the GPU is not used any more");
+	}
 	if (b->ops->connect(b->gpu, c, err) == -1)
 		return -1;
 	pthread_mutex_lock(&b->lock);
@@ -308,9 +311,8 @@ static void replace(struct ofs_gpu_gather *b)
 		ofs_gpu_gather_say(b, "NCCL is connected again", text);
 		return;
 	}
-	if (!end_here(b, connection, err.text))
-		return;
-	tell_all(b, connection);
+	if (end_here(b, connection, err.text))
+		tell_all(b, connection);
 	if (connection == MAX_CONNECTIONS)
 		ofs_gpu_gather_say(b, err.text,
 		    "it is not tried again: gathering over MPI from now on");
