@@ -44,7 +44,8 @@ struct ofs_http_slab {
 	struct ofs_http_flow *flow; /* NULL: it is none, and all is here */
 	SLIST_ENTRY(ofs_http_slab) next;
 	uint64_t start; /* its place in what is read */
-	size_t came;    /* bytes */
+	size_t came;    /* bytes, of whole blocks or all */
+	size_t got;     /* bytes, known to the one who adds them only */
 	size_t passed;  /* blocks that are forgotten */
 	size_t woken;   /* bytes that somebody waits for */
 	bool is_wanted; /* somebody has waited for it */
@@ -257,8 +258,8 @@ static struct block *await_block(struct ofs_http_blocks *b, uint32_t file,
 	return k;
 }
 
-/* Not in huge pages: those that are free are the first that a virtual machine has
- * given back to its host. */
+/* In huge pages: 17 MiB of small ones take 4200 faults, and an eighth more of the
+ * processor time of a tensor of 64 MiB. */
 static uint8_t *take_memory(struct ofs_http_flow *f)
 {
 	uint8_t *p = f->spare;
@@ -268,7 +269,7 @@ static uint8_t *take_memory(struct ofs_http_flow *f)
 		return p;
 	}
 	if (f->memory == NULL)
-		f->memory = malloc(f->most);
+		f->memory = ofs_alloc_huge(f->most);
 	if (f->memory == NULL)
 		return NULL;
 	p = f->memory + f->touched;
@@ -480,15 +481,15 @@ struct ofs_http_slab *ofs_http_flow_expect(struct ofs_http_flow *f,
 static enum ofs_http_take find_memory(struct ofs_http_slab *s, size_t n)
 {
 	struct ofs_http_flow *f = s->flow;
-	size_t i = blocks_of(s->came), end = blocks_of(s->came + n);
+	size_t i = blocks_of(s->got), end = blocks_of(s->got + n);
 
 	f->has_begun = true;
-	if (f->is_stopped || n > s->bytes - s->came)
+	if (f->is_stopped || n > s->bytes - s->got)
 		return OFS_HTTP_NEVER;
 	if (s->is_over)
 		return OFS_HTTP_TAKEN;
 	if (!s->is_wanted &&
-	    s->start + s->came + (n == 0 ? BLOCK : n) >
+	    s->start + s->got + (n == 0 ? BLOCK : n) >
 		reader_at(f) + f->ahead) {
 		f->has_refused = true;
 		return OFS_HTTP_LATER;
@@ -504,15 +505,25 @@ static enum ofs_http_take find_memory(struct ofs_http_slab *s, size_t n)
 /* Nobody else looks at a block that has not come. */
 static void fill_blocks(struct ofs_http_slab *s, const uint8_t *p, size_t n)
 {
-	size_t at = s->came, k;
+	size_t k;
 
-	for (; n > 0; n -= k, p += k, at += k) {
-		struct block *b = &s->block[at / BLOCK];
+	for (; n > 0; n -= k, p += k, s->got += k) {
+		struct block *b = &s->block[s->got / BLOCK];
+		size_t at = s->got % BLOCK;
 
-		k = BLOCK - at % BLOCK < n ? BLOCK - at % BLOCK : n;
+		k = BLOCK - at < n ? BLOCK - at : n;
 		if (b->p != NULL)
-			memcpy(b->p + at % BLOCK, p, k);
+			memcpy(b->p + at, p, k);
 	}
+}
+
+/* Do the next n bytes begin no block, and end none? Then nobody has to know: they
+ * are of a block that has memory, and libcurl gives 16 KiB at a time. */
+static bool is_within(const struct ofs_http_slab *s, size_t n)
+{
+	size_t at = s->got % BLOCK;
+
+	return n > 0 && at > 0 && n < BLOCK - at && n < s->bytes - s->got;
 }
 
 enum ofs_http_take ofs_http_flow_take(struct ofs_http_slab *s, const void *p,
@@ -521,6 +532,10 @@ enum ofs_http_take ofs_http_flow_take(struct ofs_http_slab *s, const void *p,
 	struct ofs_http_blocks *b = s->flow->b;
 	enum ofs_http_take found;
 
+	if (is_within(s, n)) {
+		fill_blocks(s, p, n);
+		return OFS_HTTP_TAKEN;
+	}
 	pthread_mutex_lock(&b->lock);
 	found = find_memory(s, n);
 	pthread_mutex_unlock(&b->lock);
@@ -528,7 +543,7 @@ enum ofs_http_take ofs_http_flow_take(struct ofs_http_slab *s, const void *p,
 		return found;
 	fill_blocks(s, p, n);
 	pthread_mutex_lock(&b->lock);
-	s->came += n;
+	s->came = s->got < s->bytes ? s->got - s->got % BLOCK : s->got;
 	if (s->came >= s->woken) {
 		s->woken = SIZE_MAX;
 		pthread_cond_broadcast(&b->moved);
