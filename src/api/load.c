@@ -135,7 +135,7 @@ static void give_back(struct load *l, const struct piece *p)
 	struct optimfs_file *file = NULL;
 
 	pthread_mutex_lock(&l->lock);
-	state->left -= p->n > 1 ? state->left : p->len;
+	state->left = p->n > 1 ? 0 : state->left - p->len;
 	if (state->left == 0) {
 		file = state->file;
 		state->file = NULL;
