@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cluster/group.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,23 +9,15 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/module.h"
-#include "cluster/allgather.h"
 #include "cluster/call.h"
+#include "cluster/group_impl.h"
 #include "cluster/mail.h"
 #include "cluster/manifest.h"
 #include "cluster/relay.h"
 #include "cluster/task.h"
 #include "cluster/wire.h"
-
-/* Interval at which a waiting rank checks whether others have died. */
-#define LOOK_NS (100 * 1000 * 1000)
-/* When ranks that wait for the end first ask whether others are there, in ms. Then
- * they do so less and less often: a rank that is asked polls more often for a
- * second. */
-enum { WATCH_MS = 1000, WATCH_MAX_MS = 8000 };
 
 /* The number of ranks in the environment, set by mpirun of Open MPI, mpirun of
  * MPICH and srun --mpi=pmi2. */
@@ -62,244 +52,10 @@ void ofs_group_set_done(struct optimfs_group *w, int rank)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* The lock is held. */
-static bool is_gone(const struct optimfs_group *w, int rank)
-{
-	return w->ops->dead(w->w, rank) || w->gone[rank];
-}
-
-bool ofs_group_is_lost(struct optimfs_group *w, int rank,
-    struct optimfs_error *err)
-{
-	bool dead = w->ops->dead(w->w, rank), gone;
-
-	pthread_mutex_lock(&w->lock);
-	gone = w->gone[rank];
-	if (gone && !dead)
-		optimfs_fail_with(err, &w->why);
-	pthread_mutex_unlock(&w->lock);
-	if (dead) {
-		optimfs_fail(err, EHOSTDOWN, "OFS911 it has died");
-		ofs_group_error_in(w, rank, err);
-	}
-	return gone || dead;
-}
-
-/* Notes that ranks are lost; false: that was known. The lock is held. */
-static bool set_gone(struct optimfs_group *w, const int *rank, size_t n,
-    const struct optimfs_error *why)
-{
-	bool news = false;
-
-	for (size_t i = 0; i < n; i++) {
-		if (w->gone[rank[i]] || rank[i] == w->rank)
-			continue;
-		if (w->why.code == 0)
-			w->why = *why;
-		news = w->lost = w->gone[rank[i]] = true;
-		w->ops->forget(w->w, rank[i]);
-	}
-	pthread_cond_broadcast(&w->changed);
-	return news;
-}
-
-static void lose(struct optimfs_group *w, const int *rank, size_t n,
-    const struct optimfs_error *why);
-
-/* Does this error of a request say that its rank is lost? */
-static bool says_lost(const struct optimfs_error *why)
-{
-	return why->code == EHOSTDOWN || why->code == ETIMEDOUT;
-}
-
-/* Asks ranks; those that do not answer are lost. */
-static void ask_any(struct optimfs_group *w, struct ofs_ask *ask, size_t n)
-{
-	int *lost = calloc(n + 1, sizeof(*lost));
-	struct optimfs_error why = { 0 };
-	size_t nlost = 0;
-
-	w->ops->ask(w->w, ask, n);
-	for (size_t i = 0; i < n && lost != NULL; i++)
-		if (says_lost(&ask[i].err)) {
-			why = ask[i].err;
-			ofs_group_error_in(w, ask[i].to, &why);
-			lost[nlost++] = ask[i].to;
-		}
-	w->ops->release(w->w, ask, n);
-	if (nlost > 0)
-		lose(w, lost, nlost, &why);
-	free(lost);
-}
-
-/* To all that are not lost, and at the end to these, too: they may come back. */
-static size_t address(struct optimfs_group *w, struct ofs_ask *ask,
-    const void *request, size_t len)
-{
-	size_t n = 0;
-
-	pthread_mutex_lock(&w->lock);
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && (w->over || !is_gone(w, r)))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = request, .nrequest = len
-			};
-	pthread_mutex_unlock(&w->lock);
-	return n;
-}
-
-/* A message for whose answers nobody waits. */
-struct ofs_post {
-	SLIST_ENTRY(ofs_post) next;
-	size_t n;
-	uint8_t text[2];
-	struct ofs_ask ask[];
-};
-
-/* to: a rank; -1: all. The text has at most two bytes. */
-static void post(struct optimfs_group *w, int to, const uint8_t *text,
-    size_t len)
-{
-	size_t n = to == -1 ? (size_t)w->size : 1;
-	struct ofs_post *p = calloc(1, sizeof(*p) + n * sizeof(*p->ask));
-
-	if (p == NULL)
-		return;
-	memcpy(p->text, text, len);
-	p->n = 1;
-	p->ask[0] =
-	    (struct ofs_ask){ .to = to, .request = p->text, .nrequest = len };
-	if (to == -1)
-		p->n = address(w, p->ask, p->text, len);
-	pthread_mutex_lock(&w->post_lock);
-	if (w->posts_ended) {
-		free(p);
-	} else {
-		w->ops->start(w->w, p->ask, p->n);
-		SLIST_INSERT_HEAD(&w->posts, p, next);
-	}
-	pthread_mutex_unlock(&w->post_lock);
-}
-
-void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len)
-{
-	post(w, -1, text, len);
-}
-
-/* Waits for the answers; from now on nothing is sent. */
-static void end_posts(struct optimfs_group *w)
-{
-	struct ofs_post *p;
-
-	pthread_mutex_lock(&w->post_lock);
-	w->posts_ended = true;
-	pthread_mutex_unlock(&w->post_lock);
-	while ((p = SLIST_FIRST(&w->posts)) != NULL) {
-		SLIST_REMOVE_HEAD(&w->posts, next);
-		w->ops->wait(w->w, p->ask, p->n);
-		w->ops->release(w->w, p->ask, p->n);
-		free(p);
-	}
-}
-
-/* Notes that ranks are lost, and tells the others, so that each loss costs one
- * timeout, and not one for each rank that notices. Nobody is told at the end. */
-static void lose(struct optimfs_group *w, const int *rank, size_t n,
-    const struct optimfs_error *why)
-{
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	struct ofs_buf b = { 0 };
-	bool news;
-
-	pthread_mutex_lock(&w->lock);
-	news = set_gone(w, rank, n, why) && !w->over;
-	pthread_mutex_unlock(&w->lock);
-	ofs_wire_u8(&b, OFS_WIRE_LOST);
-	ofs_wire_error(&b, why);
-	for (size_t i = 0; i < n; i++)
-		ofs_wire_u32(&b, (uint32_t)rank[i]);
-	if (news && !b.bad && ask != NULL)
-		ask_any(w, ask, address(w, ask, b.data, b.len));
-	ofs_buf_fini(&b);
-	free(ask);
-}
-
-void ofs_group_set_lost(struct optimfs_group *w, int rank,
-    const struct optimfs_error *why)
-{
-	int machine = w->ops->node(w->w, rank), *lost;
-	size_t n = 0;
-
-	if (!says_lost(why))
-		return;
-	/* of those on its own machine this rank would know */
-	lost = why->code != ETIMEDOUT || machine == w->ops->node(w->w, w->rank)
-	    ? NULL
-	    : calloc((size_t)w->size, sizeof(*lost));
-	for (int r = 0; lost != NULL && r < w->size; r++)
-		if (w->ops->node(w->w, r) == machine)
-			lost[n++] = r;
-	lose(w, lost == NULL ? &rank : lost, lost == NULL ? 1 : n, why);
-	free(lost);
-}
-
-void ofs_group_tell_dead(struct optimfs_group *w)
-{
-	struct optimfs_error why;
-	bool gone;
-
-	for (int r = 0; r < w->size; r++) {
-		if (!w->ops->dead(w->w, r))
-			continue;
-		pthread_mutex_lock(&w->lock);
-		gone = w->gone[r];
-		pthread_mutex_unlock(&w->lock);
-		if (!gone && ofs_group_is_lost(w, r, &why))
-			lose(w, &r, 1, &why);
-	}
-}
-
-static int answer_lost(struct ofs_request *q, struct optimfs_error *err)
-{
-	struct optimfs_group *w = q->group;
-	struct optimfs_error why;
-
-	ofs_wire_take_error(&q->c, &why);
-	q->c.bad |= why.code == 0;
-	pthread_mutex_lock(&w->lock);
-	while (!q->c.bad && ofs_cursor_left(&q->c) > 0) {
-		int rank = (int)ofs_cursor_le32(&q->c);
-
-		q->c.bad |= rank < 0 || rank >= w->size;
-		if (!q->c.bad)
-			(void)set_gone(w, &rank, 1, &why);
-	}
-	pthread_mutex_unlock(&w->lock);
-	return q->c.bad ? ofs_wire_malformed(err) : 0;
-}
-
 static int answer_done(struct ofs_request *q, struct optimfs_error *err)
 {
 	(void)err;
 	ofs_group_set_done(q->group, q->from);
-	return 0;
-}
-
-static int answer_over(struct ofs_request *q, struct optimfs_error *err)
-{
-	struct optimfs_group *w = q->group;
-	bool lost = ofs_cursor_u8(&q->c) != 0;
-
-	(void)err;
-	pthread_mutex_lock(&w->lock);
-	w->over = true;
-	w->lost |= lost;
-	/* the others do not wait for this rank */
-	for (int r = 0; r < w->size && lost; r++)
-		if (r != w->rank)
-			w->ops->forget(w->w, r);
-	pthread_cond_broadcast(&w->changed);
-	pthread_mutex_unlock(&w->lock);
 	return 0;
 }
 
@@ -319,8 +75,8 @@ static const struct ofs_handler own_handlers[] = {
 	{ OFS_WIRE_CALL, ofs_calls_begin, false },
 	{ OFS_WIRE_LETTER, ofs_mail_letter, false },
 	{ OFS_WIRE_PING, answer_ping, false },
-	{ OFS_WIRE_OVER, answer_over, false },
-	{ OFS_WIRE_LOST, answer_lost, false },
+	{ OFS_WIRE_OVER, ofs_group_answer_over, false },
+	{ OFS_WIRE_LOST, ofs_group_answer_lost, false },
 	{ OFS_WIRE_FETCH, ofs_manifest_fetch, true },
 	{ OFS_WIRE_LENGTH, ofs_manifest_length, true },
 	{ OFS_WIRE_RESCAN, ofs_manifest_rescan, true },
@@ -432,7 +188,7 @@ static void add_handlers(struct optimfs_group *w, const struct ofs_handler *h,
 		w->handler[h[i].kind] = h[i];
 }
 
-static void group_free(struct optimfs_group *w)
+void ofs_group_free(struct optimfs_group *w)
 {
 	ofs_calls_free(w->calls);
 	ofs_mail_free(w->mail);
@@ -461,7 +217,7 @@ static struct optimfs_group *group_new(const struct ofs_group_ops *ops,
 	w->calls = ofs_calls_new();
 	w->mail = ofs_mail_new();
 	if (w->calls == NULL || w->mail == NULL) {
-		group_free(w);
+		ofs_group_free(w);
 		ofs_no_memory(err);
 		return NULL;
 	}
@@ -486,7 +242,7 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 		return NULL;
 	w->w = ops->join(&config, err);
 	if (w->w == NULL) {
-		group_free(w);
+		ofs_group_free(w);
 		return NULL;
 	}
 	w->rank = ops->rank(w->w);
@@ -503,7 +259,7 @@ struct optimfs_group *ofs_group_new(const struct ofs_group_ops *ops,
 	}
 	ofs_no_memory(err);
 	ops->leave(w->w, true);
-	group_free(w);
+	ofs_group_free(w);
 	return NULL;
 }
 
@@ -589,6 +345,60 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 		memcpy(out, ask.answer, want);
 	w->ops->release(w->w, &ask, 1);
 	return ret;
+}
+
+/* A message for whose answers nobody waits. */
+struct ofs_post {
+	SLIST_ENTRY(ofs_post) next;
+	size_t n;
+	uint8_t text[2];
+	struct ofs_ask ask[];
+};
+
+/* to: a rank; -1: all. The text has at most two bytes. */
+void ofs_group_post_to(struct optimfs_group *w, int to, const uint8_t *text,
+    size_t len)
+{
+	size_t n = to == -1 ? (size_t)w->size : 1;
+	struct ofs_post *p = calloc(1, sizeof(*p) + n * sizeof(*p->ask));
+
+	if (p == NULL)
+		return;
+	memcpy(p->text, text, len);
+	p->n = 1;
+	p->ask[0] =
+	    (struct ofs_ask){ .to = to, .request = p->text, .nrequest = len };
+	if (to == -1)
+		p->n = ofs_group_address(w, p->ask, p->text, len);
+	pthread_mutex_lock(&w->post_lock);
+	if (w->posts_ended) {
+		free(p);
+	} else {
+		w->ops->start(w->w, p->ask, p->n);
+		SLIST_INSERT_HEAD(&w->posts, p, next);
+	}
+	pthread_mutex_unlock(&w->post_lock);
+}
+
+void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len)
+{
+	ofs_group_post_to(w, -1, text, len);
+}
+
+/* Waits for the answers; from now on nothing is sent. */
+void ofs_group_end_posts(struct optimfs_group *w)
+{
+	struct ofs_post *p;
+
+	pthread_mutex_lock(&w->post_lock);
+	w->posts_ended = true;
+	pthread_mutex_unlock(&w->post_lock);
+	while ((p = SLIST_FIRST(&w->posts)) != NULL) {
+		SLIST_REMOVE_HEAD(&w->posts, next);
+		w->ops->wait(w->w, p->ask, p->n);
+		w->ops->release(w->w, p->ask, p->n);
+		free(p);
+	}
 }
 
 char *optimfs_group_expand(const struct optimfs_group *w, const char *path,
@@ -681,197 +491,4 @@ int optimfs_group_readers(struct optimfs_group *w, const bool *reader,
 	w->machine = end;
 	w->nmachines = m;
 	return 0;
-}
-
-/* Leaving. */
-
-/* Is rank still reading? The lock is held. */
-static bool awaited(const struct optimfs_group *w, const bool *worker, int rank)
-{
-	return worker[rank] && !w->done[rank] && !is_gone(w, rank);
-}
-
-/* The rank that knows who is done, and tells all when everybody is: the lowest
- * that is not lost. If a machine is, none of its ranks is asked. The lock is
- * held. */
-static int find_keeper(const struct optimfs_group *w)
-{
-	int r = 0;
-
-	while (r != w->rank && is_gone(w, r))
-		r++;
-	return r;
-}
-
-/* May this rank leave? The lock is held. */
-static bool is_over(const struct optimfs_group *w, const bool *worker)
-{
-	if (w->over || find_keeper(w) != w->rank)
-		return w->over;
-	for (int r = 0; r < w->size; r++)
-		if (awaited(w, worker, r))
-			return false;
-	return true;
-}
-
-/* The lowest rank on a machine above another one that is not lost; -1: none. The
- * lock is held. */
-static int find_next(const struct optimfs_group *w, int machine, int above)
-{
-	for (int r = above + 1; r < w->size; r++)
-		if (w->ops->node(w->w, r) == machine && !is_gone(w, r))
-			return r;
-	return -1;
-}
-
-/* The ranks that this one watches: the first of a machine all of the next machine,
- * the second the first. So each is watched, and all of a machine at once, since
- * only ranks on one machine notice each other's death. The lock is held. */
-static size_t find_watched(const struct optimfs_group *w, struct ofs_ask *ask)
-{
-	static const uint8_t ping = OFS_WIRE_PING;
-	int own = w->ops->node(w->w, w->rank), machine = own;
-	int first = find_next(w, own, -1), second = find_next(w, own, first);
-	size_t n = 0;
-
-	do
-		machine = (machine + 1) % w->size;
-	while (machine != own && find_next(w, machine, -1) == -1);
-	for (int r = 0; r < w->size; r++)
-		if (r != w->rank && !is_gone(w, r) &&
-		    (first == w->rank ? w->ops->node(w->w, r) == machine
-				      : second == w->rank && r == first))
-			ask[n++] = (struct ofs_ask){
-				.to = r, .request = &ping, .nrequest = 1
-			};
-	return n;
-}
-
-/* Is any rank lost? Then more may be. */
-static bool any_lost(struct optimfs_group *w)
-{
-	bool lost;
-
-	pthread_mutex_lock(&w->lock);
-	lost = w->lost;
-	pthread_mutex_unlock(&w->lock);
-	return lost;
-}
-
-static const uint8_t done_request = OFS_WIRE_DONE;
-
-/* Also asks the keeper, if that is another rank, to note that this one has been a
- * worker, and is done. False: no memory. */
-static bool watch(struct optimfs_group *w, const bool *worker, int keeper)
-{
-	struct ofs_ask *ask = calloc((size_t)w->size, sizeof(*ask));
-	size_t n;
-
-	if (ask == NULL)
-		return false;
-	pthread_mutex_lock(&w->lock);
-	n = find_watched(w, ask);
-	pthread_mutex_unlock(&w->lock);
-	if (keeper != w->rank && worker[w->rank])
-		ask[n++] = (struct ofs_ask){
-			.to = keeper, .request = &done_request, .nrequest = 1
-		};
-	ask_any(w, ask, n);
-	free(ask);
-	return true;
-}
-
-/* Sends DONE to a rank (-1: none), once, if this one has been a worker. told is by
- * rank. */
-static void tell_done(struct optimfs_group *w, const bool *worker, bool *told,
-    int rank)
-{
-	if (rank == -1 || rank == w->rank || !worker[w->rank] || told[rank])
-		return;
-	told[rank] = true;
-	post(w, rank, &done_request, 1);
-}
-
-/* Returns whether a rank is lost. */
-static bool wait_for_all(struct optimfs_group *w, const bool *worker,
-    bool *told)
-{
-	uint8_t over[2] = { OFS_WIRE_OVER };
-	int64_t asked = ofs_clock_ms(), interval = WATCH_MS;
-	int next,
-	    sure = -1; /* the keeper that surely knows that this one is done */
-	bool lost;
-
-	pthread_mutex_lock(&w->lock);
-	while (!is_over(w, worker)) {
-		next = find_keeper(w);
-		pthread_mutex_unlock(&w->lock);
-		tell_done(w, worker, told, next);
-		ofs_group_tell_dead(w);
-		if (w->timeout != 0 && ofs_clock_ms() - asked >= interval) {
-			/* Nobody knows whether a post has arrived: so the
-			 * keeper is asked as well, once. Then it knows, or
-			 * is lost. */
-			if (watch(w, worker, next == sure ? w->rank : next))
-				sure = next;
-			asked = ofs_clock_ms();
-			if (any_lost(w))
-				interval = WATCH_MS;
-			else if (interval < WATCH_MAX_MS)
-				interval *= 2;
-		}
-		pthread_mutex_lock(&w->lock);
-		if (!is_over(w, worker))
-			ofs_clock_wait(&w->changed, &w->lock, LOOK_NS);
-	}
-	for (int r = 0; r < w->size; r++)
-		w->lost |= w->ops->dead(w->w, r);
-	lost = w->lost;
-	next = w->over ? -1 : find_keeper(w);
-	w->over = true;
-	pthread_mutex_unlock(&w->lock);
-	over[1] = lost;
-	if (next == w->rank)
-		ofs_group_post(w, over, sizeof(over));
-	return lost;
-}
-
-/* Data attached by services may refer to manifests, so it is freed first. */
-static void forget(const struct optimfs_group *w, struct ofs_manifest *s)
-{
-	struct ofs_manifest *older = s->older;
-
-	for (size_t i = 0; w->services[i] != NULL; i++)
-		if (w->services[i]->detach != NULL)
-			w->services[i]->detach(s->offered);
-	ofs_manifest_let(s);
-	ofs_manifest_let(older);
-}
-
-void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
-{
-	bool *told, lost;
-	int beside[3];
-
-	if (w == NULL)
-		return;
-	told = calloc((size_t)w->size, sizeof(*told));
-	ofs_group_set_done(w, w->rank);
-	/* those that may wait for a letter of this one: allgather.h */
-	ofs_allgather_beside(w, beside);
-	for (int i = 0; i < 3 && told != NULL; i++)
-		tell_done(w, worker, told, beside[i]);
-	lost = told == NULL || wait_for_all(w, worker, told);
-	end_posts(w);
-	free(told);
-	if (w->gather != NULL)
-		w->gather->stop(w);
-	ofs_calls_stop(w->calls);
-	w->ops->leave(w->w, !lost);
-	/* requests are no longer answered */
-	if (w->gather != NULL)
-		w->gather->free(w);
-	for (uint32_t i = 0; i < w->nmanifests; i++)
-		forget(w, w->manifest[i]);
-	group_free(w);
 }
