@@ -141,6 +141,7 @@ int main(void)
 	sweep("pytorch/rank_dtensor_fsdp2_tp_w4/ckpt_raw");
 	sweep("pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles");
 	sweep("pytorch/experimental_checkpointer_w3/ckpt");
+	sweep("jobs/numbers");
 	sweep_units("pytorch/fsdp1_local_orig_fullshard_w2");
 	sweep_beside("pytorch/fsdp1_local_flat_fullshard_w3");
 	return done_testing();

@@ -20,18 +20,22 @@ struct collector {
 	uint32_t file;
 };
 
-/* Note rank and world from a ShardedTensor or a DTensor. */
-static void listen(struct ofs_ranks_file *f, uint32_t node)
+/* Note rank and world from a ShardedTensor or a DTensor that can be read. */
+static int listen(struct ofs_ranks_file *f, uint32_t node,
+    struct optimfs_error *err)
 {
+	struct optimfs_error why = { 0 };
 	struct ofs_torch_sharded s;
 
-	if (f->said_world != 0 || !ofs_torch_is_sharded(f->doc, node) ||
-	    ofs_torch_sharded(f->doc, node, &s, NULL) == -1)
-		return;
+	if (f->said_world != 0 || !ofs_torch_is_sharded(f->doc, node))
+		return 0;
+	if (ofs_torch_sharded(f->doc, node, &s, &why) == -1)
+		return why.code == ENOMEM ? optimfs_fail_with(err, &why) : 0;
 	f->said_world = s.world;
 	f->said_part = s.part;
 	f->said_rank = s.rank;
 	ofs_torch_sharded_fini(&s);
+	return 0;
 }
 
 int ofs_ranks_leaf(struct ofs_ranks *set, uint32_t path, uint32_t file,
@@ -55,8 +59,7 @@ static int collect(void *ctx, uint32_t path, uint32_t node,
 	if (ofs_ranks_leaf(c->set, path, c->file, node, err) == -1)
 		return -1;
 	f->nleaves++;
-	listen(f, node);
-	return 0;
+	return listen(f, node, err);
 }
 
 int ofs_ranks_begin(struct ofs_ranks *set, struct ofs_catalog *cat, size_t n,
