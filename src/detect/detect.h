@@ -125,6 +125,11 @@ int ofs_detect_copies(const struct ofs_dir *dir, struct ofs_parts *parts,
  * src/detect/members.c */
 int ofs_detect_members(const struct ofs_dir *dir, const struct ofs_names *names,
     struct ofs_parts *parts, struct optimfs_error *err);
+/* Adds the adapters of PEFT that the Trainer saved in directories of dir: one
+ * alone as the model, if the parts before have none. src/detect/members.c */
+int ofs_detect_adapters(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err);
 /* Puts the prefix that the name of their directory, rel, says before parts, if
  * it says one. src/detect/members.c */
 int ofs_detect_prefix(struct ofs_parts *parts, const char *rel,

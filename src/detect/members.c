@@ -194,6 +194,74 @@ int ofs_detect_prefix(struct ofs_parts *parts, const char *rel,
 	return 0;
 }
 
+/* Adapters of PEFT beside the files of the Trainer: the one called default is a
+ * file among these, each other one is in a directory with its name. */
+
+static const char *const adapter_files[][2] = {
+	{ "adapter_model.safetensors", "safetensors" },
+	{ "adapter_model.bin", "torch" },
+};
+
+/* The path of a file in the directory of an adapter. */
+static char *in_adapter(const char *name, const char *file, char path[600])
+{
+	snprintf(path, 600, "%.255s/%s", name, file);
+	return path;
+}
+
+/* Is it one, and no checkpoint of its own? */
+static bool is_adapter(const struct ofs_dir *dir, const char *name)
+{
+	char path[600];
+
+	return ofs_probe_is_file(dir,
+		   in_adapter(name, "adapter_config.json", path)) &&
+	    !ofs_probe_is_file(dir,
+		in_adapter(name, "trainer_state.json", path));
+}
+
+static int add_adapter(const struct ofs_dir *dir, const char *name,
+    const char *prefix, struct ofs_parts *parts, struct optimfs_error *err)
+{
+	size_t n = parts->n,
+	       kinds = sizeof(adapter_files) / sizeof(*adapter_files);
+	char path[600];
+
+	for (size_t i = 0; i < kinds && parts->n == n; i++)
+		if (ofs_detect_lone(dir,
+			in_adapter(name, adapter_files[i][0], path),
+			adapter_files[i][1], prefix, parts, err) == -1)
+			return -1;
+	return parts->n == n || prefix != name
+	    ? 0
+	    : ofs_parts_note(parts, err,
+		  "OFS685 %.200s/ is an adapter beside the model or others: it "
+		  "is shown below extra/, not as the model",
+		  name);
+}
+
+int ofs_detect_adapters(const struct ofs_dir *dir,
+    const struct ofs_names *names, struct ofs_parts *parts,
+    struct optimfs_error *err)
+{
+	bool more = ofs_detect_has_role(parts, OFS_ROLE_MODEL) ||
+	    ofs_detect_has_role(parts, OFS_ROLE_ADAPTER);
+	size_t n = 0;
+
+	if (!ofs_probe_is_file(dir, "trainer_state.json"))
+		return 0;
+	for (size_t i = 0; i < names->n; i++)
+		n += is_adapter(dir, names->name[i]);
+	more = more || n > 1;
+	for (size_t i = 0; i < names->n && n > 0; i++)
+		if (is_adapter(dir, names->name[i]) &&
+		    !ofs_parts_cover(parts, names->name[i]) &&
+		    add_adapter(dir, names->name[i],
+			more ? names->name[i] : "model", parts, err) == -1)
+			return -1;
+	return 0;
+}
+
 /* Checkpoints that belong to no part. */
 
 /* Leaves a candidate out that is no reason to ask: true. */

@@ -342,6 +342,35 @@ static void fill_adapter(const char *dir)
 	put_text(dir, "adapter_config.json", "{}");
 }
 
+static void put_adapter(const char *dir, const char *name)
+{
+	char path[200];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	put_safetensors(path, "adapter_model.safetensors");
+	put_text(path, "adapter_config.json", "{}");
+}
+
+/* The adapter default, one to compare with, and a checkpoint. */
+static void fill_two_adapters(const char *dir)
+{
+	fill_peft(dir);
+	put_adapter(dir, "ref");
+}
+
+static void fill_named_adapter(const char *dir)
+{
+	put_text(dir, "trainer_state.json", "{}");
+	put_torch(dir, "optimizer.pt");
+	put_adapter(dir, "policy");
+}
+
+static void fill_named_adapters(const char *dir)
+{
+	fill_named_adapter(dir);
+	put_adapter(dir, "reference");
+}
+
 /* An archive of other files. */
 static void fill_tar(const char *dir)
 {
@@ -405,6 +434,23 @@ static void made_directories(void)
 		    "adapter_config.json?; safetensors "
 		    "adapter_model.safetensors as model?; torch optimizer.pt "
 		    "as optimizer?" },
+		{ "PEFT with a second adapter", fill_two_adapters,
+		    "Hugging Face Trainer: raw trainer_state.json as "
+		    "trainer_state.json?; raw adapter_config.json as "
+		    "adapter_config.json?; safetensors "
+		    "adapter_model.safetensors as model?; torch optimizer.pt "
+		    "as optimizer?; safetensors ref/adapter_model.safetensors "
+		    "as ref?" },
+		{ "PEFT with an adapter that has a name", fill_named_adapter,
+		    "Hugging Face Trainer: raw trainer_state.json as "
+		    "trainer_state.json?; torch optimizer.pt as optimizer?; "
+		    "safetensors policy/adapter_model.safetensors as model?" },
+		{ "PEFT with several of them", fill_named_adapters,
+		    "Hugging Face Trainer: raw trainer_state.json as "
+		    "trainer_state.json?; torch optimizer.pt as optimizer?; "
+		    "safetensors policy/adapter_model.safetensors as policy?; "
+		    "safetensors reference/adapter_model.safetensors as "
+		    "reference?" },
 		{ "ColossalAI", fill_colossal,
 		    "torch pytorch_optim-00001.bin as optimizer/state?; torch "
 		    "pytorch_optim-00002.bin as optimizer/state?; torch "
