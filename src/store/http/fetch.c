@@ -19,12 +19,7 @@
  * together. Of those that are short, or read onward, blocks are kept, and more is
  * fetched than was asked for: twice as much each time. */
 #define GAP     (UINT64_C(1) << 20)
-#define REST    (UINT64_C(128) << 10)
 #define LATE_MS 1000
-/* Of a stream. The end of an item says where its elements are, so the reader of
- * one waits for all of it, while the next one comes. */
-#define RANGES_AHEAD 2
-#define LEAST_AHEAD  (UINT64_C(16) << 20)
 
 /* Parts. */
 
@@ -49,7 +44,7 @@ static int cut_run(struct ofs_http_fetching *f, struct ofs_segment run,
 		if (f->s->disk != NULL) /* no block is in two ranges */
 			run.len -= run.src % range;
 		/* a short rest is no request of its own */
-		if (run.len + REST > left)
+		if (run.len + OFS_HTTP_REST > left)
 			run.len = left;
 		if (add_part(f, &run, err) == -1)
 			return -1;
@@ -81,7 +76,7 @@ static uint64_t runs_of_list(const struct ofs_http_fetching *f, uint64_t len)
 	return n == 0 ? 1 : n > OFS_HTTP_LIST_RUNS ? OFS_HTTP_LIST_RUNS : n;
 }
 
-static int cut(struct ofs_http_fetching *f, const struct ofs_segment *seg,
+int ofs_http_cut(struct ofs_http_fetching *f, const struct ofs_segment *seg,
     struct optimfs_error *err)
 {
 	struct ofs_segment up = upward(seg), part;
@@ -109,7 +104,7 @@ static uint64_t end_of(const struct ofs_segment *p)
 	return p->src + p->len + (p->n - 1) * (uint64_t)p->src_pitch;
 }
 
-static int by_place(const void *a, const void *b)
+int ofs_http_by_place(const void *a, const void *b)
 {
 	const struct ofs_segment *x = a, *y = b;
 
@@ -155,11 +150,11 @@ static int cut_all(struct ofs_http_fetching *f, const struct ofs_segment *segs,
 
 	if (ret == 0) {
 		memcpy(sorted, segs, n * sizeof(*sorted));
-		qsort(sorted, n, sizeof(*sorted), by_place);
+		qsort(sorted, n, sizeof(*sorted), ofs_http_by_place);
 		n = join_runs(sorted, n);
 	}
 	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = cut(f, &sorted[i], err);
+		ret = ofs_http_cut(f, &sorted[i], err);
 	free(sorted);
 	return ret;
 }
@@ -168,14 +163,14 @@ static int cut_all(struct ofs_http_fetching *f, const struct ofs_segment *segs,
 static bool is_for_list(const struct ofs_http_fetching *f,
     const struct ofs_segment *p)
 {
-	return end_of(p) - p->src > f->s->http->limits.range + REST ||
+	return end_of(p) - p->src > f->s->http->limits.range + OFS_HTTP_REST ||
 	    ofs_http_is_sparse(f, p);
 }
 
 /* Ranges. */
 
 /* The next one, from part i on. */
-static struct ofs_http_range join_parts(const struct ofs_http_fetching *f,
+struct ofs_http_range ofs_http_join_parts(const struct ofs_http_fetching *f,
     size_t i)
 {
 	const struct ofs_segment *p = &f->part[i];
@@ -195,7 +190,8 @@ static struct ofs_http_range join_parts(const struct ofs_http_fetching *f,
 			break;
 		if (!sparse &&
 		    ((p->src > r.end && p->src - r.end >= GAP) ||
-			end - r.first > f->s->http->limits.range + REST))
+			end - r.first >
+			    f->s->http->limits.range + OFS_HTTP_REST))
 			break;
 		r.end = end;
 		r.n++;
@@ -376,58 +372,7 @@ static void lay_out(const struct ofs_http_fetching *f,
 
 /* Requests. */
 
-/* Bytes of a stream. */
-
-struct ofs_http_expected {
-	struct ofs_http_stream *stream;
-	struct ofs_http_slab *slab;
-	uint32_t file;
-	struct ofs_http_version is; /* of the file, as far as it is told */
-	bool is_told;
-};
-
-struct ofs_http_stream {
-	struct ofs_http_site *s;
-	struct ofs_http_flow *flow;
-	struct ofs_http_range *range;
-	struct ofs_http_expected *expected; /* of each */
-	size_t n;
-	struct ofs_http_round *round;
-	pthread_t thread;
-	pthread_mutex_t lock; /* protects what is told */
-};
-
-/* What answers say has to agree before their bytes are read: later it would be too
- * late to refuse them. */
-static bool agrees(struct ofs_http_expected *x,
-    const struct ofs_http_version *is)
-{
-	struct ofs_http_stream *st = x->stream;
-	bool same = true;
-
-	pthread_mutex_lock(&st->lock);
-	for (size_t i = 0; i < st->n && same; i++) {
-		const struct ofs_http_expected *other = &st->expected[i];
-
-		if (other->file == x->file && other->is_told)
-			same = ofs_http_same(&other->is, is);
-	}
-	x->is = *is;
-	x->is_told = true;
-	pthread_mutex_unlock(&st->lock);
-	return same;
-}
-
-static enum ofs_http_take take_expected(void *ctx,
-    const struct ofs_http_version *is, const void *p, size_t n)
-{
-	struct ofs_http_expected *x = ctx;
-
-	return x->is_told || agrees(x, is) ? ofs_http_flow_take(x->slab, p, n)
-					   : OFS_HTTP_NEVER;
-}
-
-static int add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
+int ofs_http_add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
     struct ofs_http_range *r, struct optimfs_error *err)
 {
 	struct ofs_http_version *is = &k->is[k->asked];
@@ -454,7 +399,7 @@ static int add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
 		.into = r->expected != NULL ? NULL : r->buf + r->skip,
 		.is = is,
 		.once = once,
-		.take = r->expected != NULL ? take_expected : NULL,
+		.take = r->expected != NULL ? ofs_http_take_expected : NULL,
 		.ctx = r->expected,
 	};
 	return 0;
@@ -500,7 +445,7 @@ static int take_answer(struct ofs_http_site *s, struct ofs_http_range *r,
 	return 0;
 }
 
-static int ask_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
+int ofs_http_ask_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
     struct optimfs_error *err)
 {
 	if (k->asked > 0)
@@ -514,7 +459,7 @@ static int ask_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
 	return 0;
 }
 
-static void end_round(struct ofs_http_site *s, struct ofs_http_round *k)
+void ofs_http_end_round(struct ofs_http_site *s, struct ofs_http_round *k)
 {
 	for (size_t i = 0; i < k->asked; i++) {
 		free((char *)k->g[i].url);
@@ -542,17 +487,17 @@ static int fetch_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
 	while (ret == 0 && *part < f->n && k->n < f->s->http->limits.requests) {
 		struct ofs_http_range *r = &k->r[k->n++];
 
-		*r = join_parts(f, *part);
+		*r = ofs_http_join_parts(f, *part);
 		*part += r->n;
-		ret = add_request(f, k, r, err);
+		ret = ofs_http_add_request(f, k, r, err);
 	}
 	if (ret == 0)
 		ret = ofs_http_make_lists(f, k, err);
 	if (ret == 0)
-		ret = ask_round(f, k, err);
+		ret = ofs_http_ask_round(f, k, err);
 	for (size_t i = 0; ret == 0 && i < k->n; i++)
 		lay_out(f, &k->r[i]);
-	end_round(f->s, k);
+	ofs_http_end_round(f->s, k);
 	return ret;
 }
 
@@ -609,8 +554,8 @@ static int learn_tags(struct ofs_http_fetching *f, struct ofs_http_round *k,
 				ret = add_question(f->s, f->part[i].object, k,
 				    err);
 		if (ret == 0)
-			ret = ask_round(f, k, err);
-		end_round(f->s, k);
+			ret = ofs_http_ask_round(f, k, err);
+		ofs_http_end_round(f->s, k);
 	}
 	return ret;
 }
@@ -623,7 +568,7 @@ static int fetch_parts(struct ofs_http_fetching *f,
 	int ret = k == NULL ? -1 : cut_all(f, segs, n, err);
 
 	if (ret == 0 && f->n > 1)
-		qsort(f->part, f->n, sizeof(*f->part), by_place);
+		qsort(f->part, f->n, sizeof(*f->part), ofs_http_by_place);
 	if (ret == 0 && f->s->disk != NULL)
 		ret = learn_tags(f, k, err);
 	while (ret == 0 && part < f->n)
@@ -666,7 +611,8 @@ static int is_late(struct ofs_http_site *s, struct optimfs_error *err)
 	return ret;
 }
 
-static void note_late(struct ofs_http_site *s, const struct optimfs_error *why)
+void ofs_http_note_late(struct ofs_http_site *s,
+    const struct optimfs_error *why)
 {
 	if (why->number != 922)
 		return;
@@ -695,141 +641,5 @@ void ofs_http_want(struct ofs_http_site *s, const struct ofs_segment *segs,
 		bytes += segs[fit++].len;
 	/* whoever needs them will see why they cannot be had */
 	if (fit > 0 && fetch_all(s, segs, fit, NULL, &err) == -1)
-		note_late(s, &err);
-}
-
-/* Streams. */
-
-static int expect_range(struct ofs_http_stream *st, struct ofs_http_range *r,
-    uint64_t start, struct optimfs_error *err)
-{
-	struct ofs_http_expected *x = &st->expected[st->n];
-
-	r->at = r->first - r->first % OFS_HTTP_BLOCK;
-	r->len = r->end - r->at;
-	r->direct = true;
-	r->expected = x;
-	x->stream = st;
-	x->file = r->file;
-	x->slab = ofs_http_flow_expect(st->flow, start, r->file,
-	    r->at / OFS_HTTP_BLOCK, (size_t)r->len, err);
-	st->range[st->n] = *r;
-	st->n += x->slab != NULL;
-	return x->slab == NULL ? -1 : 0;
-}
-
-static int expect_all(struct ofs_http_stream *st,
-    const struct ofs_segment *segs, size_t n, struct optimfs_error *err)
-{
-	struct ofs_http_fetching f = { .s = st->s };
-	size_t part = 0;
-	int ret = 0;
-
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = cut(&f, &segs[i], err);
-	if (ret == 0 && f.n > 1)
-		qsort(f.part, f.n, sizeof(*f.part), by_place);
-	st->range = ofs_alloc(f.n + 1, sizeof(*st->range), err);
-	st->expected = ofs_alloc(f.n + 1, sizeof(*st->expected), err);
-	if (st->range == NULL || st->expected == NULL)
-		ret = -1;
-	while (ret == 0 && part < f.n) {
-		struct ofs_http_range r = join_parts(&f, part);
-
-		ret = expect_range(st, &r, f.part[part].dst, err);
-		part += r.n;
-	}
-	free(f.part);
-	return ret;
-}
-
-/* Fetches ranges from *next on. */
-static int stream_round(struct ofs_http_stream *st, size_t *next,
-    struct optimfs_error *err)
-{
-	struct ofs_http_fetching f = { .s = st->s };
-	struct ofs_http_round *k = st->round;
-	size_t first = *next;
-	int ret = 0;
-
-	k->n = k->asked = 0;
-	while (ret == 0 && *next < st->n &&
-	    k->n < st->s->http->limits.requests) {
-		k->r[k->n] = st->range[(*next)++];
-		ret = add_request(&f, k, &k->r[k->n++], err);
-	}
-	if (ret == 0)
-		ret = ask_round(&f, k, err);
-	end_round(st->s, k);
-	for (size_t i = first; i < *next; i++)
-		ofs_http_flow_end(st->expected[i].slab);
-	return ret;
-}
-
-static void *stream_all(void *ctx)
-{
-	struct ofs_http_stream *st = ctx;
-	struct optimfs_error err = { 0 };
-	size_t next = 0;
-	int ret = 0;
-
-	while (ret == 0 && next < st->n)
-		ret = stream_round(st, &next, &err);
-	/* whoever needs the others will see why they cannot be had */
-	for (; next < st->n; next++)
-		ofs_http_flow_end(st->expected[next].slab);
-	if (ret == -1)
-		note_late(st->s, &err);
-	return NULL;
-}
-
-static void ask_again(void *ctx)
-{
-	struct ofs_http_stream *st = ctx;
-
-	st->s->http->ops->go_on(st->s->http->m);
-}
-
-static void free_stream(struct ofs_http_stream *st)
-{
-	ofs_http_flow_free(st->flow);
-	pthread_mutex_destroy(&st->lock);
-	free(st->expected);
-	free(st->range);
-	free(st->round);
-	free(st);
-}
-
-struct ofs_http_stream *ofs_http_stream(struct ofs_http_site *s,
-    const struct ofs_segment *segs, size_t n)
-{
-	uint64_t ahead = RANGES_AHEAD * (s->http->limits.range + REST);
-	struct ofs_http_stream *st;
-
-	if (ahead < LEAST_AHEAD)
-		ahead = LEAST_AHEAD;
-	/* what is kept on a disk, or is asked of several, is kept in memory
-	 * until it is complete */
-	if (s->disk != NULL || s->nhosts > 1)
-		return NULL;
-	st = ofs_alloc(1, sizeof(*st), NULL);
-	if (st == NULL)
-		return NULL;
-	st->s = s;
-	pthread_mutex_init(&st->lock, NULL);
-	st->round = ofs_alloc(1, sizeof(*st->round), NULL);
-	st->flow = ofs_http_flow_new(s->blocks, ahead, ask_again, st, NULL);
-	if (st->round != NULL && st->flow != NULL &&
-	    expect_all(st, segs, n, NULL) == 0 &&
-	    pthread_create(&st->thread, NULL, stream_all, st) == 0)
-		return st;
-	free_stream(st);
-	return NULL;
-}
-
-void ofs_http_stream_end(struct ofs_http_stream *st)
-{
-	ofs_http_flow_stop(st->flow);
-	pthread_join(st->thread, NULL);
-	free_stream(st);
+		ofs_http_note_late(s, &err);
 }

@@ -6,6 +6,8 @@
 #include "store/http/fetch.h"
 
 #define OFS_HTTP_SHORT (UINT64_C(1) << 20)
+/* A rest that is shorter is no request of its own. */
+#define OFS_HTTP_REST (UINT64_C(128) << 10)
 
 struct ofs_http_range {
 	uint32_t file;
@@ -48,9 +50,36 @@ struct ofs_http_round {
 	size_t n, asked;
 };
 
+/* fetch.c: */
+
+/* Adds the parts of a segment. */
+int ofs_http_cut(struct ofs_http_fetching *f, const struct ofs_segment *seg,
+    struct optimfs_error *err);
+/* The order of parts, for qsort. */
+int ofs_http_by_place(const void *a, const void *b);
+/* The next range, from part i on. */
+struct ofs_http_range ofs_http_join_parts(const struct ofs_http_fetching *f,
+    size_t i);
+/* Adds the request for what a range lacks, if anything. */
+int ofs_http_add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
+    struct ofs_http_range *r, struct optimfs_error *err);
+/* Sends the requests of a round, and takes the answers. */
+int ofs_http_ask_round(struct ofs_http_fetching *f, struct ofs_http_round *k,
+    struct optimfs_error *err);
+/* Frees what a round has, or keeps it in blocks. */
+void ofs_http_end_round(struct ofs_http_site *s, struct ofs_http_round *k);
+/* Nobody waited for the requests that failed. */
+void ofs_http_note_late(struct ofs_http_site *s,
+    const struct optimfs_error *why);
 /* Keeps the blocks of a range that has come. */
 void ofs_http_keep_blocks(struct ofs_http_site *s, struct ofs_http_range *r,
     struct ofs_http_disk_key *key);
+
+/* fetch_stream.c: */
+
+/* For struct ofs_http_get, with ctx a struct ofs_http_expected. */
+enum ofs_http_take ofs_http_take_expected(void *ctx,
+    const struct ofs_http_version *is, const void *p, size_t n);
 
 /* fetch_lists.c: */
 
