@@ -23,8 +23,8 @@
 #include "support/fakegroup.h"
 #include "tap.h"
 
-/* Timeouts of a group in seconds; a transfer may take half of it. SHORT is for
- * tests in which something hangs, LONG for the others, on slow machines too. */
+/* Limits in seconds. SHORT is for what hangs in a test: a transfer, which has half
+ * of it, or a call. All else has LONG, so that no machine is too slow. */
 #define SHORT     2
 #define LONG      120
 #define MAX_RANKS 4
@@ -37,7 +37,8 @@ static char each_rank[sizeof(top) + 3];
 struct job {
 	struct fakegroup *f;
 	int size;
-	unsigned timeout;
+	unsigned timeout; /* of transfers; 0: of nothing */
+	unsigned call;    /* of a call of the GPU; 0: LONG */
 	struct optimfs_gather how;
 	void (*work)(struct job *j, int rank, struct optimfs_group *w);
 	struct optimfs_error err[MAX_RANKS]; /* of optimfs_group_gather */
@@ -112,14 +113,19 @@ static void run_rank(struct fakegroup *f, int rank, void *ctx)
 	bool worker[MAX_RANKS] = { true, true, true, true };
 	struct optimfs_options none = { 0 };
 	struct optimfs_error err;
+	unsigned limit = j->timeout == 0 ? 0 : LONG; /* of messages */
 	struct optimfs_group *w;
+	int ret;
 
-	w = ofs_group_new(&fakegroup_ops, j->timeout, ofs_group_services, &err);
+	w = ofs_group_new(&fakegroup_ops, limit, ofs_group_services, &err);
 	if (w == NULL)
 		bail_out("%s", err.text);
 	fakegroup_meet(f);
 	j->err[rank].code = 0;
-	if (optimfs_group_gather(w, &j->how, &j->err[rank]) == 0) {
+	w->timeout = j->timeout;
+	ret = optimfs_group_gather(w, &j->how, &j->err[rank]);
+	w->timeout = j->call == 0 ? limit : j->call;
+	if (ret == 0) {
 		if (optimfs_group_offer(w, each_rank, false, &none, &err) == -1)
 			bail_out("%s", err.text);
 		j->work(j, rank, w);
@@ -404,10 +410,11 @@ static unsigned count_said(const struct job *j, const char *part)
 
 /* After a failure each rank still reads everything, and each rank that noticed
  * the failure reports it once. */
-static void lost(const char *faults, int size, unsigned timeout,
+static void lost(const char *faults, int size, unsigned timeout, unsigned call,
     const char *code, const char *what)
 {
 	struct job j = { .timeout = timeout,
+		.call = call,
 		.how = { .how = OPTIMFS_GATHER_NCCL },
 		.work = read_after_loss };
 
@@ -682,9 +689,9 @@ static void one_broken(void)
 static void refused(enum optimfs_gather_how how, const char *faults, int size,
     int code, const char *text, const char *what)
 {
-	struct job j = {
-		.timeout = SHORT, .how = { .how = how }, .work = read_after_loss
-	};
+	struct job j = { .timeout = strstr(faults, "init=hang") ? SHORT : LONG,
+		.how = { .how = how },
+		.work = read_after_loss };
 
 	run(&j, size, faults);
 	for (int r = 0; r < size; r++)
@@ -805,14 +812,15 @@ static void all_of_fake(void)
 	one_dead();
 	dies_in_transfer();
 	/* the first group connects all pairs */
-	lost("async=1:2", 3, SHORT, "OFS901", "an asynchronous error");
-	lost("hang=0:3", 3, SHORT, "OFS901", "a transfer that hangs");
-	lost("hang=0:3,abort=hang", 3, SHORT, "OFS901",
+	lost("async=1:2", 3, LONG, LONG, "OFS901", "an asynchronous error");
+	lost("hang=0:3", 3, SHORT, LONG, "OFS901", "a transfer that hangs");
+	lost("hang=0:3,abort=hang", 3, SHORT, LONG, "OFS901",
 	    "an abort that does not return");
-	lost("async=0:0", 1, SHORT, "OFS901",
+	lost("async=0:0", 1, LONG, LONG, "OFS901",
 	    "an asynchronous error of a single rank");
-	lost("reset=3", 2, LONG, "OFS902", "a GPU that fails");
-	lost("stuck=3", 2, SHORT, "OFS902", "a GPU call that does not return");
+	lost("reset=3", 2, LONG, LONG, "OFS902", "a GPU that fails");
+	lost("stuck=3", 2, LONG, SHORT, "OFS902",
+	    "a GPU call that does not return");
 	again("async=1:2,times=1", 3, LONG, 2, "an error of one connection");
 	again("async=1:2,times=1,again=fail", 3, LONG, 3,
 	    "a connection that fails at the second attempt");
