@@ -148,7 +148,8 @@ def pieces(ck, where):
     return to
 
 rest = sys.argv[3:]
-with optimfs.open(address) as a, optimfs.open(local) as b:
+how = {"cache_dir": rest.pop()} if rest and "/" in rest[-1] else {}
+with optimfs.open(address, **how) as a, optimfs.open(local) as b:
     a["model/w"][::64, 0:1].tobytes()  # where the elements are is known then
     if rest == ["pieces"]:
         random.seed(1)
@@ -173,6 +174,15 @@ with optimfs.open(address) as a, optimfs.open(local) as b:
             a["model/w"][:, 400:500].tobytes()
         except OSError as e:
             sys.exit(str(e))
+    elif rest == ["whole"]:
+        same(a, b)
+        same(a, b, slice(None), slice(100, 356))
+    elif rest == ["each"]:
+        n = counts(a)
+        for i in range(0, 8192, 32):
+            assert a["model/w"][:, i].tobytes() == b["model/w"][:, i].tobytes()
+        m = counts(a)
+        print(m[0] - n[0], (m[1] - n[1]) * 100 // a["model/w"].nbytes)
     else:
         same(a, b, slice(None), slice(100, 356))
         same(a, b, slice(3, 500, 5), slice(8000, 8192))
@@ -194,6 +204,32 @@ columns "$from" "$scratch/one" pieces >"$scratch/counts"
 few "so are pieces, by a few" 24
 columns "http://127.0.0.1:$port_four" "$scratch/four" >"$scratch/counts"
 few "columns of four files, too" 1
+
+# What came is kept, if there is a directory for it.
+columns "$from" "$scratch/one" "$scratch/cache" >"$scratch/counts"
+few "with cache_dir= it is a list, too" 1
+columns "$from" "$scratch/one" "$scratch/cache" >"$scratch/counts"
+few "which is there for the next process" 0
+columns "http://127.0.0.1:$port_four" "$scratch/four" "$scratch/cache" >"$scratch/counts"
+few "of four files" 1
+columns "http://127.0.0.1:$port_four" "$scratch/four" "$scratch/cache" >"$scratch/counts"
+few "the same" 0
+find "$scratch/cache" -type f -size +16 -exec \
+    sh -c 'printf x | dd of="$0" bs=1 seek=5000 conv=notrunc 2>/dev/null' {} \;
+columns "$from" "$scratch/one" "$scratch/cache" >"$scratch/counts"
+few "what is damaged is asked for again" 1
+touch "$scratch/one/model.safetensors"
+columns "$from" "$scratch/one" "$scratch/cache" >"$scratch/counts"
+few "so are files that have changed" 1
+columns "$from" "$scratch/one" whole "$scratch/cache.whole" >/dev/null
+columns "$from" "$scratch/one" "$scratch/cache.whole" >"$scratch/counts"
+few "columns of what is there are not asked for" 0
+columns "$from" "$scratch/one" each "$scratch/cache.each" >"$scratch/counts"
+awk '$1 > 140 || $2 > 110 { exit 1 } END { if (NR == 0) exit 1 }' "$scratch/counts"
+tap_result $? "who asks for column after column gets whole blocks" ||
+    diag "$(cat "$scratch/counts" "$scratch/err")"
+columns "$from" "$scratch/one" each "$scratch/cache.each" >"$scratch/counts"
+few "and then asks for no more" 0
 cp -r "$scratch/four" "$scratch/copy"
 not_ok "a file that was replaced is stale" python3 "$scratch/columns.py" \
     "http://127.0.0.1:$port_four" "$scratch/four" replaced

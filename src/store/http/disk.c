@@ -214,10 +214,11 @@ static bool find_place(struct ofs_http_disk *d, const char *url,
 static bool place_of(struct ofs_http_disk *d,
     const struct ofs_http_disk_key *key, struct place *at)
 {
-	char rest[256];
+	char rest[KEY_MOST];
 
-	snprintf(rest, sizeof(rest), "%s\n%" PRIu64 "\n%" PRIu64, key->is->etag,
-	    key->is->size, key->number);
+	snprintf(rest, sizeof(rest), "%s\n%" PRIu64 "\n%" PRIu64 "%s%s",
+	    key->is->etag, key->is->size, key->number,
+	    key->runs == NULL ? "" : "\n", key->runs == NULL ? "" : key->runs);
 	return (key->pinned || key->is->etag[0] != '\0') &&
 	    find_place(d, key->url, rest, at);
 }

@@ -12,8 +12,8 @@
 #include "store/http/answer.h"
 
 /* A block is a file in a directory of the user's, whose name is a hash of its
- * key: the address, the entity tag and the size of the file that it is from, and
- * its number. It has the key and a checksum, so a file that is damaged, or was
+ * key: the address, the entity tag and the size of the file that it is from, its
+ * number, and the runs of which it is. It has the key and a checksum, so a file that is damaged, or was
  * being written when a process was killed, counts as none. Processes share the
  * directory without locks. The cache is never needed: all failures are those of
  * an empty one. Thread-safe, also in threads that may not rename files or make
@@ -38,6 +38,9 @@ struct ofs_http_disk_key {
 	const struct ofs_http_version *is;
 	bool
 	    pinned; /* the address says which state it is: a tag is not needed */
+	/* Of the bytes of these runs of the file, as a list has them
+	 * (OFS_HTTP_LIST); NULL: of all its bytes. */
+	const char *runs;
 	uint64_t number;
 };
 /* Copies a block of n bytes to out. false: it is not there. */

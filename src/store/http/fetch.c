@@ -290,18 +290,47 @@ static int prepare_blocks(struct ofs_http_fetching *f, struct ofs_http_range *r,
 	return 0;
 }
 
+/* Blocks that are read one after the other; one of the disk stays in block. */
+struct source {
+	struct ofs_http_site *s;
+	uint32_t file;
+	struct ofs_http_disk_key *key;
+	uint8_t *block; /* NULL: only what is in memory */
+	bool has;       /* it is block key->number */
+};
+
+static bool load_block(struct source *from, uint64_t number)
+{
+	uint64_t size = from->key->is->size, at = number * OFS_HTTP_BLOCK;
+	size_t n =
+	    (size_t)(size - at < OFS_HTTP_BLOCK ? size - at : OFS_HTTP_BLOCK);
+
+	if (from->block == NULL)
+		return false;
+	if (!from->has || from->key->number != number) {
+		from->key->number = number;
+		from->has =
+		    ofs_http_disk_get(from->s->disk, from->key, from->block, n);
+	}
+	return from->has;
+}
+
 /* Copies the bytes [src, src + len) of a file to out; false: blocks are missing. */
-static bool copy_blocks(struct ofs_http_blocks *b, uint32_t file, uint64_t src,
-    uint64_t len, uint8_t *out)
+static bool copy_blocks(struct source *from, uint64_t src, uint64_t len,
+    uint8_t *out)
 {
 	while (len > 0) {
+		uint64_t number = src / OFS_HTTP_BLOCK;
 		uint64_t off = src % OFS_HTTP_BLOCK, n = OFS_HTTP_BLOCK - off;
 
 		if (n > len)
 			n = len;
-		if (!ofs_http_blocks_get(b, file, src / OFS_HTTP_BLOCK,
-			(size_t)off, out, (size_t)n))
-			return false;
+		if (!ofs_http_blocks_get(from->s->blocks, from->file, number,
+			(size_t)off, out, (size_t)n)) {
+			if (!load_block(from, number))
+				return false;
+			memcpy(out, from->block + off, (size_t)n);
+		}
 		src += n;
 		out += n;
 		len -= n;
@@ -309,24 +338,39 @@ static bool copy_blocks(struct ofs_http_blocks *b, uint32_t file, uint64_t src,
 	return true;
 }
 
-/* Lays out parts whose blocks are all in memory, without a buffer. */
-static bool lay_out_blocks(const struct ofs_http_fetching *f,
-    struct ofs_http_range *r)
+static bool copy_parts(const struct ofs_http_fetching *f,
+    const struct ofs_http_range *r, struct source *from)
 {
 	for (size_t i = r->part; i < r->part + r->n; i++) {
 		const struct ofs_segment *p = &f->part[i];
 
 		for (uint64_t k = 0; k < p->n; k++)
-			if (f->out == NULL ||
-			    !copy_blocks(f->s->blocks, r->file,
+			if (!copy_blocks(from,
 				p->src + k * (uint64_t)p->src_pitch, p->len,
 				f->out + p->dst + k * (uint64_t)p->dst_pitch))
 				return false;
 	}
-	r->direct = true;
-	r->buf = f->out;
-	r->len = 0;
 	return true;
+}
+
+/* Lays out parts whose blocks are all in memory, without a buffer. Of what would be
+ * read by a list, they may be on the disk. */
+static bool lay_out_blocks(const struct ofs_http_fetching *f,
+    struct ofs_http_range *r, struct ofs_http_disk_key *key)
+{
+	struct source from = { f->s, r->file, key, NULL, false };
+
+	if (f->out == NULL)
+		return false;
+	if (r->sparse && f->s->disk != NULL)
+		from.block = malloc(OFS_HTTP_BLOCK);
+	r->direct = copy_parts(f, r, &from);
+	free(from.block);
+	if (r->direct) {
+		r->buf = f->out;
+		r->len = 0;
+	}
+	return r->direct;
 }
 
 static int prepare_range(struct ofs_http_fetching *f, struct ofs_http_range *r,
@@ -334,11 +378,14 @@ static int prepare_range(struct ofs_http_fetching *f, struct ofs_http_range *r,
 {
 	r->is_short = !r->sparse && r->end - r->first <= OFS_HTTP_SHORT;
 	r->window = r->is_short ? window_of(f->s, r) : r->end - r->first;
-	if (lay_out_blocks(f, r))
+	if (lay_out_blocks(f, r, key))
 		return 0;
 	if (r->sparse) {
 		r->buf = ofs_alloc_huge((size_t)r->len);
-		return r->buf == NULL ? ofs_no_memory(err) : 0;
+		if (r->buf == NULL)
+			return ofs_no_memory(err);
+		ofs_http_get_sparse(f, r, key);
+		return 0;
 	}
 	r->keep = r->is_short || f->out == NULL;
 	if (r->keep || f->s->disk != NULL ||
@@ -380,7 +427,7 @@ int ofs_http_add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
 	bool once;
 	char *url = ofs_nodes_address(f->s, r->file, 0, &k->host[k->asked], is,
 	    &once, err);
-	struct ofs_http_disk_key key = { url, is, f->s->pinned, 0 };
+	struct ofs_http_disk_key key = { url, is, f->s->pinned, NULL, 0 };
 
 	if (url == NULL)
 		return -1;
@@ -431,7 +478,7 @@ static int take_answer(struct ofs_http_site *s, struct ofs_http_range *r,
     uint32_t host, const struct ofs_http_get *g, struct optimfs_error *err)
 {
 	struct ofs_http_version is = g->answer.is;
-	struct ofs_http_disk_key key = { g->url, &is, s->pinned, 0 };
+	struct ofs_http_disk_key key = { g->url, &is, s->pinned, NULL, 0 };
 
 	if (g->err.code != 0)
 		return optimfs_fail_with(err, &g->err);

@@ -100,6 +100,9 @@ int ofs_http_make_lists(struct ofs_http_fetching *f, struct ofs_http_round *k,
 /* What came for request i, which is a list. */
 int ofs_http_take_list(struct ofs_http_fetching *f, struct ofs_http_round *k,
     size_t i, struct optimfs_error *err);
+/* Fills the buffer of a sparse range, if the disk has the bytes of its runs. */
+void ofs_http_get_sparse(const struct ofs_http_fetching *f,
+    struct ofs_http_range *r, const struct ofs_http_disk_key *file);
 /* Copies the parts of a sparse range to the reader. */
 void ofs_http_lay_out_sparse(const struct ofs_http_fetching *f,
     const struct ofs_http_range *r);

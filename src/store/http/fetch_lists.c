@@ -35,17 +35,26 @@ static bool has_lists(struct ofs_http_site *s, uint32_t host)
 	return has;
 }
 
-/* What is kept on a disk is kept in blocks. */
+/* Who keeps what comes, and has asked for as many bytes as the file has, will ask
+ * for more of them: then whole blocks are better. */
+static bool is_listed_out(const struct ofs_http_site *s,
+    const struct ofs_http_node *node)
+{
+	return s->disk != NULL && node->listed_bytes >= node->is.size;
+}
+
 static bool may_list(const struct ofs_http_fetching *f, uint32_t file)
 {
 	struct ofs_http_site *s = f->s;
+	const struct ofs_http_node *node;
 	bool may;
 
-	if (!f->lists || f->out == NULL || s->disk != NULL)
+	if (!f->lists || f->out == NULL)
 		return false;
 	pthread_mutex_lock(&s->lock);
-	may = s->host[s->node[file].host].has_lists &&
-	    s->node[file].is.etag[0] != '\0';
+	node = &s->node[file];
+	may = s->host[node->host].has_lists && node->is.etag[0] != '\0' &&
+	    !is_listed_out(s, node);
 	pthread_mutex_unlock(&s->lock);
 	return may;
 }
@@ -127,6 +136,72 @@ void ofs_http_lay_out_sparse(const struct ofs_http_fetching *f,
 	}
 }
 
+/* What came of a list is kept on the disk, too, by the runs that it is of: who asks
+ * for the same again finds it. */
+
+static void put_runs(struct ofs_buf *b, const struct ofs_http_fetching *f,
+    const struct ofs_http_range *r)
+{
+	for (size_t i = r->part; i < r->part + r->n; i++) {
+		const struct ofs_segment *p = &f->part[i];
+
+		ofs_buf_printf(b, ",%" PRIu64 ":%" PRIu64, p->src, p->len);
+		if (p->n > 1)
+			ofs_buf_printf(b, ":%" PRIu64 ":%" PRId64, p->n,
+			    p->src_pitch);
+	}
+}
+
+static char *runs_of(const struct ofs_http_fetching *f,
+    const struct ofs_http_range *r)
+{
+	struct ofs_buf b = { 0 };
+
+	put_runs(&b, f, r);
+	return ofs_buf_text(&b, NULL);
+}
+
+static size_t block_of(const struct ofs_http_range *r, uint64_t off)
+{
+	return (size_t)(r->len - off < OFS_HTTP_BLOCK ? r->len - off
+						      : OFS_HTTP_BLOCK);
+}
+
+void ofs_http_get_sparse(const struct ofs_http_fetching *f,
+    struct ofs_http_range *r, const struct ofs_http_disk_key *file)
+{
+	struct ofs_http_disk_key key = *file;
+	char *runs = f->s->disk == NULL ? NULL : runs_of(f, r);
+	uint64_t off = 0;
+
+	key.runs = runs;
+	for (; runs != NULL && off < r->len; off += OFS_HTTP_BLOCK) {
+		key.number = off / OFS_HTTP_BLOCK;
+		if (!ofs_http_disk_get(f->s->disk, &key, r->buf + off,
+			block_of(r, off)))
+			break;
+	}
+	free(runs);
+	if (off >= r->len)
+		r->skip = r->len;
+}
+
+static void keep_sparse(const struct ofs_http_fetching *f,
+    const struct ofs_http_range *r, const struct ofs_http_disk_key *file)
+{
+	struct ofs_http_disk_key key = *file;
+	char *runs = runs_of(f, r);
+
+	key.runs = runs;
+	for (uint64_t off = 0; runs != NULL && off < r->len;
+	     off += OFS_HTTP_BLOCK) {
+		key.number = off / OFS_HTTP_BLOCK;
+		ofs_http_disk_put(f->s->disk, &key, r->buf + off,
+		    block_of(r, off));
+	}
+	free(runs);
+}
+
 /* Making a list. */
 
 static bool is_listable(const struct ofs_http_fetching *f,
@@ -134,7 +209,7 @@ static bool is_listable(const struct ofs_http_fetching *f,
 {
 	const struct ofs_http_range *r = k->of[i];
 
-	return f->lists && f->s->disk == NULL && r->expected == NULL &&
+	return f->lists && r->expected == NULL &&
 	    (r->sparse || k->g[i].n <= OFS_HTTP_SHORT) &&
 	    k->is[i].etag[0] != '\0' && has_lists(f->s, k->host[i]);
 }
@@ -149,17 +224,11 @@ static void put_range(struct ofs_buf *b, const struct ofs_http_fetching *f,
 	ofs_url_escape(b, path, strlen(path));
 	ofs_buf_putc(b, ',');
 	ofs_url_escape(b, etag, strlen(etag));
-	if (!r->sparse)
+	if (r->sparse)
+		put_runs(b, f, r);
+	else
 		ofs_buf_printf(b, ",%" PRIu64 ":%" PRIu64, r->at + r->skip,
 		    r->len - r->skip);
-	for (size_t i = r->part; r->sparse && i < r->part + r->n; i++) {
-		const struct ofs_segment *p = &f->part[i];
-
-		ofs_buf_printf(b, ",%" PRIu64 ":%" PRIu64, p->src, p->len);
-		if (p->n > 1)
-			ofs_buf_printf(b, ":%" PRIu64 ":%" PRId64, p->n,
-			    p->src_pitch);
-	}
 }
 
 /* Request j is part of list i now; the last one takes its place. */
@@ -274,6 +343,41 @@ int ofs_http_make_lists(struct ofs_http_fetching *f, struct ofs_http_round *k,
 
 /* An answer. */
 
+/* The address and the state of a file at a server; NULL: no memory. */
+static char *address_at(struct ofs_http_site *s, uint32_t file, uint32_t host,
+    struct ofs_http_version *is, struct optimfs_error *err)
+{
+	char *url;
+
+	pthread_mutex_lock(&s->lock);
+	*is = *ofs_nodes_state(s, file, host);
+	url = ofs_http_address(s, host, ofs_http_path(s, file), "", err);
+	pthread_mutex_unlock(&s->lock);
+	return url;
+}
+
+static int keep_range(const struct ofs_http_fetching *f, uint32_t host,
+    struct ofs_http_range *r, struct optimfs_error *err)
+{
+	struct ofs_http_site *s = f->s;
+	struct ofs_http_version is;
+	char *url = address_at(s, r->file, host, &is, err);
+	struct ofs_http_disk_key key = { url, &is, s->pinned, NULL, 0 };
+
+	if (url == NULL)
+		return -1;
+	if (r->sparse && s->disk != NULL)
+		keep_sparse(f, r, &key);
+	else if (!r->sparse && !r->direct)
+		ofs_http_keep_blocks(s, r, &key);
+	free(url);
+	pthread_mutex_lock(&s->lock);
+	if (r->sparse)
+		s->node[r->file].listed_bytes += r->len + OFS_HTTP_BLOCK;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
 int ofs_http_take_list(struct ofs_http_fetching *f, struct ofs_http_round *k,
     size_t i, struct optimfs_error *err)
 {
@@ -293,8 +397,8 @@ int ofs_http_take_list(struct ofs_http_fetching *f, struct ofs_http_round *k,
 		if (at != r->buf + r->skip)
 			memcpy(r->buf + r->skip, at, n);
 		at += n;
-		if (!r->sparse && !r->direct)
-			ofs_http_keep_blocks(f->s, r, NULL);
+		if (keep_range(f, k->host[i], r, err) == -1)
+			return -1;
 	}
 	return 0;
 }

@@ -38,6 +38,8 @@ struct ofs_http_node {
 	/* Of a file that is read onward: where the next read begins, and how
 	 * much was fetched for the last one. */
 	uint64_t onward, window;
+	/* Of a file: what came of it by lists, and a block for each of them. */
+	uint64_t listed_bytes;
 	/* Of a file: the server that is asked, and the first of others that have
 	 * it; OFS_NONE: none. */
 	uint32_t host, copy;
