@@ -21,6 +21,8 @@
  * is a huge page. */
 #define SHED_MIN  ((uint64_t)4 << 20)
 #define SHED_STEP ((uint64_t)2 << 20)
+/* The smallest input whose arrays are worth a guess of their size. */
+#define EXPECT_MIN ((uint64_t)64 << 10)
 
 /* A large pickle is an index: its graph takes twice its size, and of the input
  * only strings are needed later. They are copied, so that the graph grows into
@@ -171,7 +173,7 @@ struct ofs_pickle *ofs_pickle_parse(const uint8_t *bytes, uint64_t n, bool own,
 	if (n == 0)
 		optimfs_fail(err, EUCLEAN, "OFS401 empty pickle");
 	else if (shared_nodes(&p) == 0 &&
-	    (p.shed_at == NULL || expect(&p, n) == 0) && pk_machine(&p) == 0)
+	    (n < EXPECT_MIN || expect(&p, n) == 0) && pk_machine(&p) == 0)
 		ret = check_end(&p, used);
 	finish(&p);
 	if (ret == 0)

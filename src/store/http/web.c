@@ -135,11 +135,11 @@ static bool has_index(const struct ofs_http_get *g)
 }
 
 /* Keeps what came of the index, if it is of the state that was listed. */
-static void keep_index(struct ofs_http_site *s, const struct ofs_http_get *g)
+static void keep_index(struct ofs_http_site *s, struct ofs_http_get *g)
 {
 	uint32_t file = ofs_keys_find(&s->paths, HIDDEN, strlen(HIDDEN));
 	const struct ofs_http_answer *w = &g->answer;
-	uint64_t size = w->is.size, end, n;
+	uint64_t size = w->is.size, end;
 	struct ofs_http_version *is;
 
 	if (!has_index(g) || file == OFS_NONE || size == OFS_HTTP_UNTOLD)
@@ -151,12 +151,12 @@ static void keep_index(struct ofs_http_site *s, const struct ofs_http_get *g)
 	if (is->etag[0] == '\0')
 		memcpy(is->etag, w->is.etag, sizeof(is->etag));
 	end = w->first == 0 && w->last < size ? w->last + 1 : size;
-	for (uint64_t i = 0; i < end; i += OFS_HTTP_BLOCK) {
-		n = size - i < OFS_HTTP_BLOCK ? size - i : OFS_HTTP_BLOCK;
-		if (i + n <= end)
-			ofs_http_blocks_put(s->blocks, file, i / OFS_HTTP_BLOCK,
-			    g->into + i, (size_t)n);
-	}
+	if (end < size)
+		end -= end % OFS_HTTP_BLOCK;
+	if (end == 0)
+		return;
+	ofs_http_blocks_give(s->blocks, file, 0, g->into, (size_t)end);
+	g->into = NULL;
 }
 
 static int take_answers(struct ofs_http_site *s, uint32_t dir,
@@ -324,8 +324,10 @@ static int web_list(struct ofs_http_site *s, uint32_t dir,
 	}
 	if (ret == 0) {
 		ret = take_all(&a, err);
-		if (a.index != NULL)
+		if (a.index != NULL) {
 			keep_index(s, &a.g[1]);
+			a.index = a.g[1].into;
+		}
 	}
 	for (uint32_t i = 0; i < s->nhosts; i++)
 		end_host(&a, i);
