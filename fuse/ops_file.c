@@ -233,14 +233,16 @@ void ofs_op_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *fi)
 	fuse_reply_err(req, 0);
 }
 
-/* Reads all whole pages before the first bad byte. For readers with direct I/O;
- * through the page cache the kernel asks again page by page. */
+/* Reads all whole pages before the first bad byte, as long as somebody waits. For
+ * readers with direct I/O; through the page cache the kernel asks again page by
+ * page. */
 static ssize_t read_good(struct optimfs_file *file, void *buf, size_t len,
-    uint64_t off, struct optimfs_error *err)
+    uint64_t off, struct ofs_pending *pending, struct optimfs_error *err)
 {
 	ssize_t good = -1;
 
-	for (len /= 2; len >= 4096 && good == -1; len /= 2)
+	for (len /= 2; len >= 4096 && good == -1 && !ofs_pending_gone(pending);
+	     len /= 2)
 		good = optimfs_file_read(file, buf, len, off, err);
 	return good;
 }
@@ -282,7 +284,8 @@ void ofs_op_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t off,
 	if (ofs_pending_begin(&pending, s->watch, req, node)) {
 		n = optimfs_file_read(h->file, buf, size, (uint64_t)off, &err);
 		if (n == -1 && s->direct)
-			n = read_good(h->file, buf, size, (uint64_t)off, &err);
+			n = read_good(h->file, buf, size, (uint64_t)off,
+			    &pending, &err);
 		if (ofs_pending_end(&pending))
 			reply_read(req, h, buf, n, &err);
 	} else {

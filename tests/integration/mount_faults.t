@@ -20,7 +20,9 @@ echo 1 >"$ck/shut"
 echo 1 >"$ck/good"
 echo 1 >"$ck/cannot"
 # 5 is EIO, 74 EBADMSG, 117 EUCLEAN
+ln "$ck/stuck" "$ck/dying"
 cat >"$ck/.fake" <<'END'
+dying slow=3600000 fail=0-100000:5
 bad fail=1000000-1000100:5
 badbig fail=20000000-20000001:74
 badtiny fail=0-10:117
@@ -123,6 +125,18 @@ for opts in assemble=always assemble=off direct; do
 	ok "$opts: a second reader of the file gets all bytes" cmp "$mnt/slow" "$ck/slow"
 	"$o" umount --force "$mnt"
 done
+
+# The first read fails when the file loses a name, and another one would wait.
+"$o" mount -f -o direct "$ck" "$mnt" &
+daemon=$!
+eventually [ -e "$mnt/dying" ]
+status "direct: a reader of a source that will fail can be interrupted" 124 \
+    timeout -s INT 0.3 cat "$mnt/dying"
+rm "$ck/stuck"
+ok "direct: nothing is read again for a reader that has gone" "$o" umount "$mnt"
+wait $daemon
+is "direct: the daemon ends" $? 0
+ln "$ck/dying" "$ck/stuck"
 
 # Six readers wait in the source, three times as many as threads=2.
 for opts in assemble=always assemble=off; do

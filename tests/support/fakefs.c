@@ -7,7 +7,7 @@
  *
  *   PATH WORD...    fail=OFF-END:ERRNO  reads that touch [OFF, END) fail
  *                   slow=MS             each read takes that long, or until
- *                                       the file is removed
+ *                                       a name of the file is removed
  *                   inexact             the size is an upper bound (twice as
  *                                       much) until the file is opened
  *                   openfail=ERRNO
@@ -345,8 +345,10 @@ static void take_time(int fd, unsigned ms)
 {
 	int64_t end = ofs_clock_ms() + ms;
 	struct stat st;
+	nlink_t names = fstat(fd, &st) == 0 ? st.st_nlink : 0;
 
-	while (ofs_clock_ms() < end && fstat(fd, &st) == 0 && st.st_nlink > 0)
+	while (ofs_clock_ms() < end && fstat(fd, &st) == 0 && st.st_nlink > 0 &&
+	    st.st_nlink >= names)
 		usleep(10000);
 }
 
