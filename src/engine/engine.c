@@ -147,8 +147,7 @@ static int open_both(struct ofs_engine *e, struct ofs_engine_file *f,
 	struct ofs_engine_open *o = f->open;
 
 	if (e->target == NULL && e->early != NULL && !f->whole)
-		o->early =
-		    e->early->give(e->early->ctx, name, f->size, e->dir);
+		o->early = e->early->give(e->early->ctx, name, f->size, e->dir);
 	if (e->target == NULL)
 		o->fd = ofs_fds_openat(e->dir, name,
 		    O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
@@ -232,22 +231,14 @@ static int put(struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
 	return 0;
 }
 
-/* Leaves out the units that were written early. */
-static int put_rest(const struct ofs_engine *e, void *early,
-    struct output *out, const uint8_t *buf, uint64_t n, uint64_t off,
-    struct optimfs_error *err)
+/* Was it written early? Reduces *n to what one answer holds for. */
+static bool is_there(struct ofs_engine *e, const struct ofs_engine_open *o,
+    uint64_t off, uint64_t *n)
 {
-	uint64_t unit = early == NULL ? n : e->early->unit, from = 0;
-
-	for (uint64_t at = 0; early != NULL && at + unit <= n; at += unit) {
-		if (!e->early->has(early, off + at, buf + at))
-			continue;
-		if (from < at &&
-		    put(out, buf + from, at - from, off + from, err) == -1)
-			return -1;
-		from = at + unit;
-	}
-	return from == n ? 0 : put(out, buf + from, n - from, off + from, err);
+	if (o->early == NULL || !e->early->has(o->early, o->from, off, n))
+		return false;
+	atomic_fetch_add(&e->done, *n);
+	return true;
 }
 
 /* Copies bytes that no change concerns. Where the file system does not share their
@@ -277,8 +268,10 @@ static int copy(struct ofs_engine *e, struct ofs_engine_file *f,
 	for (; off < end && ret == 0; off += n) {
 		fd = -1;
 		n = end - off;
+		if (is_there(e, f->open, off, &n))
+			continue;
 		if (e->ops->run != NULL &&
-		    e->ops->run(from, off, end, &n, &fd, &at, err) == -1)
+		    e->ops->run(from, off, off + n, &n, &fd, &at, err) == -1)
 			return -1;
 		if (fd != -1) {
 			ret = copy_run(e, out, fd, at, n, off, err);
@@ -287,8 +280,7 @@ static int copy(struct ofs_engine *e, struct ofs_engine_file *f,
 		n = n < OFS_ENGINE_PIECE ? n : OFS_ENGINE_PIECE;
 		ret = ofs_engine_read(e, from, buf, n, off, err);
 		if (ret == 0)
-			ret = put_rest(e, f->open->early, out, buf, n, off,
-			    err);
+			ret = put(out, buf, n, off, err);
 	}
 	if (ret == 0 && e->ops->did_part != NULL && fsync(out->fd) == -1)
 		ret = optimfs_fail(err, errno, "OFS801 fsync: %m");

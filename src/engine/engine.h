@@ -84,10 +84,10 @@ struct ofs_engine_early {
 	/* Before a file is opened: gives the one of this name and size to dir,
 	 * if there is one. NULL: there is none. */
 	void *(*give)(void *ctx, const char *name, uint64_t size, int dir);
-	/* Has the file that was given these bytes at off? There are unit of
-	 * them, and off is a multiple of it. */
-	bool (*has)(void *given, uint64_t off, const void *bytes);
-	uint64_t unit; /* a divisor of OFS_ENGINE_PIECE */
+	/* Are *n bytes from off on in the file that was given, as from, which
+	 * ops->open gave, would be read? Reduces *n to what one answer holds
+	 * for. Adds the checksums of what it has. */
+	bool (*has)(void *given, void *from, uint64_t off, uint64_t *n);
 	void *ctx;
 };
 

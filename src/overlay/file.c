@@ -160,6 +160,22 @@ void ofs_overlay_file_free(struct ofs_overlay_file *f)
 	free(f);
 }
 
+/* f->lock is held for writing, and the bytes have not changed yet. */
+static void new_version(struct ofs_overlay_file *f)
+{
+	f->version = atomic_fetch_add(&f->overlay->last_version, 1) + 1;
+}
+
+uint64_t ofs_overlay_file_version(struct ofs_overlay_file *f)
+{
+	uint64_t version;
+
+	pthread_rwlock_rdlock(&f->lock);
+	version = f->version;
+	pthread_rwlock_unlock(&f->lock);
+	return version;
+}
+
 bool ofs_overlay_file_differs(const struct ofs_overlay_file *f)
 {
 	if (f->entry == OFS_NONE)
@@ -176,7 +192,7 @@ void ofs_overlay_file_revert(struct ofs_overlay *o, struct ofs_overlay_file *f)
 	drop_fd(f);
 	if (f->id != 0)
 		ofs_stage_data_remove(o->stage, f->id);
-	f->id = 0;
+	f->id = f->version = 0;
 	ofs_ranges_cut(&f->written, 0);
 	ofs_ranges_cut(&f->lost, 0);
 	ofs_blob_unref(f->accepted);
@@ -229,6 +245,7 @@ int ofs_overlay_file_adopt(struct ofs_overlay *o, struct ofs_overlay_file *f,
 	if (f->fd == -1)
 		return -1;
 	f->id = id;
+	new_version(f);
 	f->unsynced = true; /* as far as we know */
 	if (id > o->last_id)
 		o->last_id = id;
@@ -333,7 +350,10 @@ static int write_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 {
 	struct ofs_record r = { .type = OFS_REC_WRITE };
 
-	if (open_data(o, f, err) == -1 || extend(o, f, off, err) == -1)
+	if (open_data(o, f, err) == -1)
+		return -1;
+	new_version(f);
+	if (extend(o, f, off, err) == -1)
 		return -1;
 	f->unsynced = true;
 	if (ofs_stage_write(f->fd, buf, n, off, err) == -1)
@@ -383,6 +403,7 @@ static int resize_locked(struct ofs_overlay *o, struct ofs_overlay_file *f,
 {
 	if (open_data(o, f, err) == -1)
 		return -1;
+	new_version(f);
 	if (size > f->size)
 		return extend(o, f, size, err);
 	if (size == f->size)

@@ -221,12 +221,13 @@ static void move_bytes(struct ofs_overlay *o, struct ofs_overlay_file *from,
 	to->id = from->id;
 	to->fd = from->fd;
 	to->unsynced = from->unsynced;
+	to->version = from->version;
 	to->size = from->size;
 	to->written = from->written;
 	to->lost = from->lost;
 	to->why = from->why;
 	to->mtime_ns = from->mtime_ns;
-	from->id = from->size = 0;
+	from->id = from->size = from->version = 0;
 	from->fd = -1;
 	from->unsynced = false;
 	from->written = from->lost = (struct ofs_ranges){ 0 };

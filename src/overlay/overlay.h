@@ -230,6 +230,9 @@ struct ofs_overlay_file *ofs_overlay_of_node(struct ofs_overlay *overlay,
 struct ofs_overlay_file *ofs_overlay_element(const uint8_t element[16],
     struct optimfs_error *err);
 void ofs_overlay_file_free(struct ofs_overlay_file *f);
+/* Stands for the staged bytes: another number after each change, and no file of
+ * the overlay has had it with other bytes. 0: nothing is staged. */
+uint64_t ofs_overlay_file_version(struct ofs_overlay_file *f);
 /* Elements [first, first + count), in C order, of a box of t (NULL: all of t).
  * Calls each for the runs that are not completely staged and must be read.
  * Stops when each fails. */

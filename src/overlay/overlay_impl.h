@@ -31,6 +31,7 @@ struct ofs_overlay_file {
 	uint64_t id;           /* data/<id>; 0: none yet */
 	int fd;                /* -1: not open */
 	bool unsynced;         /* it may have bytes that are not on the disk */
+	uint64_t version;      /* ofs_overlay_file_version */
 	/* Every byte below size is in written, or is a byte of the checkpoint
 	 * below base. */
 	uint64_t size, base;
@@ -122,6 +123,7 @@ struct ofs_overlay {
 	uint64_t last_id;
 	bool replaying;
 	_Atomic size_t nopen; /* files of data/ that are open */
+	_Atomic uint64_t last_version;
 
 	/* Counters of changes to names and kinds of files: views are rendered
 	 * again. */

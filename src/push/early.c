@@ -15,13 +15,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/crc.h"
+#include "base/dtype.h"
 #include "base/memory.h"
 #include "base/search.h"
-#include "base/xxh3.h"
 #include "fs/view.h"
+#include "fs/write_open.h"
 #include "journal/stage.h"
 #include "overlay/overlay.h"
 #include "push/template.h"
+#include "reshard/reshard.h"
 
 /* While a program copies files into the mount, the disk is idle; when the commit
  * then writes the files of the layout, everything waits for the disk. So a thread
@@ -29,20 +32,22 @@
  * without names. The commit gives them their names and writes as ever, except
  * that it leaves out what they have already.
  *
- * What they have is known by content: there is a hash of each unit that was
- * written, and the commit, which reads all bytes anyway, compares it. So nothing
- * has to be followed. If a tensor is written again, removed or renamed, or if a
- * value has another length and moves what is behind it, then a unit is written
- * twice, no more.
+ * A place has what the commit would write there if that is, in the files of the
+ * commit as in those that were laid out first, the same elements of the same tensor,
+ * and if the staged bytes of the tensor are of the version that was written. Then
+ * the commit does not read them, and gets their checksum from here. If a tensor is
+ * written again, removed or renamed, or if a value has another length and moves what
+ * is behind it, the commit writes these places again, no more.
  *
  * Nothing is recorded. If the process dies, these files are gone, and what was
  * copied into the mount is in the stage. Whatever fails ends the thread, as do
  * file systems without O_TMPFILE or O_DIRECT: then the commit writes all, and
  * reports what it cannot. */
 
-#define UNIT  (UINT64_C(64) << 10)
-#define RUN   (UINT64_C(4) << 20) /* of a read and a write */
+#define RUN   (UINT64_C(4) << 20) /* the most of a place; divides a part */
 #define ALIGN 4096u               /* for O_DIRECT */
+/* What is shorter is left to the commit. */
+#define SHORT (UINT64_C(64) << 10)
 /* With more it is not worth the descriptors and the memory. */
 #define MOST_FILES  512u
 #define MOST_PLACES (1u << 20)
@@ -54,14 +59,15 @@ struct early_file {
 	uint64_t size;
 	struct optimfs_file *from; /* of the view */
 	int fd;                    /* -1: not begun */
-	XXH128_hash_t *unit;       /* 0: not written */
+	struct early *early;
 };
 
-/* Whole units of a file that consist of elements of a tensor. */
+/* Blocks of a file that consist of elements of a tensor. */
 struct place {
 	uint32_t tensor, file;
 	uint64_t off, end;
-	bool done;
+	uint64_t version; /* of the staged bytes that are there; 0: none are */
+	uint32_t crc;     /* of them */
 };
 
 struct early {
@@ -78,7 +84,7 @@ struct early {
 	/* of the thread, then of the commit */
 	struct early_file *file;
 	uint32_t nfiles;
-	struct place *place; /* sorted by tensor */
+	struct place *place; /* sorted by tensor, then by file */
 	size_t nplaces, places_cap;
 	uint8_t *buf;
 	int stage;
@@ -89,23 +95,38 @@ struct early {
 
 OFS_COMPARE_BY3(by_tensor, struct place, tensor, file, off)
 OFS_COMPARE_KEY(is_of_tensor, uint32_t, struct place, tensor)
+OFS_COMPARE_BY2(by_file, struct place, file, off)
 
-static int add_place(struct early *e, uint64_t base, const struct ofs_piece *p,
-    struct optimfs_error *err)
+static int add_place(struct early *e, uint32_t tensor, uint64_t off,
+    uint64_t end, struct optimfs_error *err)
 {
-	uint64_t off = (base + p->off + UNIT - 1) / UNIT * UNIT;
-	uint64_t end = (base + p->off + p->len) / UNIT * UNIT;
-
-	if (p->kind != OFS_PIECE_BOX || p->tensor >= e->snap->cat->ntensors ||
-	    end <= off)
-		return 0;
 	if (e->nplaces == MOST_PLACES)
 		return optimfs_fail(err, E2BIG, "too many pieces");
 	if (ofs_grow(e->place, e->nplaces, e->places_cap, err) == -1)
 		return -1;
-	e->place[e->nplaces++] =
-	    (struct place){ p->tensor, e->nfiles - 1, off, end, false };
+	e->place[e->nplaces++] = (struct place){
+		.tensor = tensor, .file = e->nfiles - 1, .off = off, .end = end
+	};
 	return 0;
+}
+
+/* No place goes over a multiple of RUN, so that a part has whole places. */
+static int add_places(struct early *e, uint64_t base, const struct ofs_piece *p,
+    struct optimfs_error *err)
+{
+	uint64_t off = (base + p->off + ALIGN - 1) / ALIGN * ALIGN;
+	uint64_t end = (base + p->off + p->len) / ALIGN * ALIGN, next;
+	int ret = 0;
+
+	if (p->kind != OFS_PIECE_BOX || p->tensor >= e->snap->cat->ntensors)
+		return 0;
+	for (; off < end && ret == 0; off = next) {
+		next = (off / RUN + 1) * RUN;
+		next = next < end ? next : end;
+		if (next - off >= SHORT)
+			ret = add_place(e, p->tensor, off, next, err);
+	}
+	return ret;
 }
 
 static int add_file(struct early *e, struct ofs_at at,
@@ -116,7 +137,7 @@ static int add_file(struct early *e, struct ofs_at at,
 	uint64_t base, n;
 	int ret = 0;
 
-	*f = (struct early_file){ .fd = -1 };
+	*f = (struct early_file){ .fd = -1, .early = e };
 	if (ofs_view_size(e->snap, at, &f->size, err) == -1 ||
 	    ofs_file_open(e->snap, at, &f->from, err) == -1)
 		return -1;
@@ -131,7 +152,7 @@ static int add_file(struct early *e, struct ofs_at at,
 			return -1;
 		n = comp.size;
 		for (size_t i = 0; ret == 0 && i < comp.n; i++)
-			ret = add_place(e, base, &comp.piece[i], err);
+			ret = add_places(e, base, &comp.piece[i], err);
 		ofs_composition_fini(&comp);
 	}
 	return ret;
@@ -197,36 +218,36 @@ static int begin_file(struct early *e, struct early_file *f)
 {
 	if (f->fd != -1)
 		return 0;
-	f->unit = ofs_alloc(f->size / UNIT + 1, sizeof(*f->unit), NULL);
-	f->fd = f->unit == NULL
-	    ? -1
-	    : openat(e->stage, ".", O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC,
-		  e->mode);
+	f->fd = openat(e->stage, ".",
+	    O_TMPFILE | O_WRONLY | O_DIRECT | O_CLOEXEC, e->mode);
 	return f->fd == -1 ? -1 : fallocate(f->fd, 0, 0, (off_t)f->size);
+}
+
+static uint64_t version_of(const struct optimfs_file *f, uint32_t tensor)
+{
+	struct ofs_overlay_file *staged = ofs_file_staged(f, tensor);
+
+	return staged == NULL ? 0 : ofs_overlay_file_version(staged);
 }
 
 static int write_place(struct early *e, struct place *p)
 {
 	struct early_file *f = &e->file[p->file];
+	uint64_t version = version_of(f->from, p->tensor), n = p->end - p->off;
 	struct optimfs_error err;
-	uint64_t n;
 
-	if (begin_file(e, f) == -1)
+	if (p->version == version)
+		return 0;
+	if (atomic_load(&e->stop) || begin_file(e, f) == -1)
 		return -1;
-	for (uint64_t off = p->off; off < p->end; off += n) {
-		n = p->end - off < RUN ? p->end - off : RUN;
-		if (atomic_load(&e->stop))
-			return -1;
-		if (ofs_file_read_all(f->from, e->buf, n, off, &err) == -1)
-			return 0; /* changed meanwhile */
-		memset(&f->unit[off / UNIT], 0, n / UNIT * sizeof(*f->unit));
-		if (ofs_stage_write(f->fd, e->buf, n, off, &err) == -1)
-			return -1;
-		for (uint64_t at = 0; at < n; at += UNIT)
-			f->unit[(off + at) / UNIT] =
-			    XXH3_128bits(e->buf + at, UNIT);
-	}
-	p->done = true;
+	if (ofs_file_read_all(f->from, e->buf, n, p->off, &err) == -1 ||
+	    version_of(f->from, p->tensor) != version)
+		return 0; /* changed meanwhile */
+	p->version = 0;
+	if (ofs_stage_write(f->fd, e->buf, n, p->off, &err) == -1)
+		return -1;
+	p->crc = ofs_crc32(0, e->buf, n);
+	p->version = version;
 	return 0;
 }
 
@@ -236,7 +257,7 @@ static int write_tensor(struct early *e, uint32_t tensor)
 	    sizeof(*e->place), is_of_tensor);
 
 	for (; i < e->nplaces && e->place[i].tensor == tensor; i++)
-		if (!e->place[i].done && write_place(e, &e->place[i]) == -1)
+		if (write_place(e, &e->place[i]) == -1)
 			return -1;
 	return 0;
 }
@@ -289,14 +310,99 @@ static void *give(void *ctx, const char *name, uint64_t size, int dir)
 									 : NULL;
 }
 
-static bool has(void *given, uint64_t off, const void *bytes)
-{
-	static const XXH128_hash_t none = { 0 };
-	const XXH128_hash_t *unit =
-	    &((const struct early_file *)given)->unit[off / UNIT];
+/* Elements of a tensor that are in a file. */
+struct elements {
+	uint32_t tensor;
+	uint8_t dtype;
+	bool whole;                     /* the tensor, not a box of it */
+	uint64_t box[2 * OFS_MAX_DIMS]; /* zeros behind it */
+	uint64_t first;                 /* byte of the box, in this dtype */
+	/* Where the bytes begin whose checksum the file has; NONE: none. */
+	uint64_t summed;
+};
+#define NONE UINT64_MAX
 
-	return !XXH128_isEqual(*unit, none) &&
-	    XXH128_isEqual(*unit, XXH3_128bits(bytes, UNIT));
+static void look_at_box(const struct ofs_catalog *cat,
+    const struct ofs_piece *p, uint64_t off, struct elements *x)
+{
+	x->tensor = p->tensor;
+	x->dtype = p->dtype;
+	x->whole = p->box == NULL;
+	if (p->box != NULL)
+		memcpy(x->box, p->box,
+		    2 * cat->tensors[p->tensor].grid_ndim * sizeof(*p->box));
+	x->first = p->first * ofs_dtype_size(p->dtype) + (off - p->off);
+}
+
+/* What is in [off, end)? False: not elements of one tensor. */
+static bool look(const struct ofs_view_file *f, uint64_t off, uint64_t end,
+    struct elements *x)
+{
+	struct ofs_composition c;
+	uint64_t base;
+	bool found = false;
+
+	*x = (struct elements){ .summed = NONE };
+	if (ofs_view_window(f, off, end - off, &c, &base, NULL) == -1)
+		return false;
+	for (size_t i = 0; i < c.n; i++) {
+		const struct ofs_piece *p = &c.piece[i];
+
+		if (p->kind == OFS_PIECE_BOX && base + p->off <= off &&
+		    base + p->off + p->len >= end) {
+			look_at_box(ofs_view_cat(f), p, off - base, x);
+			found = true;
+		} else if (p->kind == OFS_PIECE_CRC && x->summed == NONE &&
+		    p->crc.from <= off && p->crc.from + p->crc.n >= end) {
+			x->summed = p->crc.from;
+		}
+	}
+	ofs_composition_fini(&c);
+	return found;
+}
+
+static bool is_same(const struct elements *a, const struct elements *b)
+{
+	return a->tensor == b->tensor && a->dtype == b->dtype &&
+	    a->whole == b->whole && a->first == b->first &&
+	    memcmp(a->box, b->box, sizeof(a->box)) == 0;
+}
+
+static bool holds(const struct early_file *f, const struct place *p,
+    const struct optimfs_file *from)
+{
+	struct ofs_sums *sums = ofs_view_sums(from->view);
+	struct elements was, is;
+
+	if (p->version == 0 || p->version != version_of(from, p->tensor) ||
+	    !look(f->from->view, p->off, p->end, &was) ||
+	    !look(from->view, p->off, p->end, &is) || !is_same(&was, &is))
+		return false;
+	if (is.summed != NONE)
+		ofs_sums_add(sums,
+		    &(struct ofs_sum){
+			is.summed, p->off, p->end - p->off, p->crc });
+	return true;
+}
+
+static bool has(void *given, void *from, uint64_t off, uint64_t *n)
+{
+	const struct early_file *f = given;
+	const struct place key = { .file = (uint32_t)(f - f->early->file),
+		.off = off };
+	const struct early *e = f->early;
+	size_t i =
+	    ofs_lower_bound(&key, e->place, e->nplaces, sizeof(key), by_file);
+	const struct place *p = i < e->nplaces ? &e->place[i] : NULL;
+	uint64_t end;
+
+	if (p == NULL || p->file != key.file)
+		return false;
+	end = p->off == off ? p->end : p->off;
+	if (*n > end - off)
+		*n = end - off;
+	return p->off == off && off + *n == p->end &&
+	    holds(f, p, ((const struct ofs_reshard_open *)from)->from);
 }
 
 static struct early *begin(struct optimfs *fs)
@@ -308,7 +414,7 @@ static struct early *begin(struct optimfs *fs)
 	e->snap = ofs_enter(fs);
 	e->stage = ofs_stage_beside(ofs_overlay_stage(e->snap->overlay));
 	e->mode = ofs_snapshot_made_mode(e->snap, 0666);
-	e->given = (struct ofs_engine_early){ give, has, UNIT, e };
+	e->given = (struct ofs_engine_early){ give, has, e };
 	pthread_mutex_init(&e->lock, NULL);
 	pthread_cond_init(&e->more, NULL);
 	e->started = pthread_create(&e->thread, NULL, work, e) == 0;
@@ -349,6 +455,8 @@ const struct ofs_engine_early *ofs_push_early(struct optimfs *fs)
 	if (e->started)
 		pthread_join(e->thread, NULL);
 	e->started = false;
+	if (e->nplaces > 0)
+		qsort(e->place, e->nplaces, sizeof(*e->place), by_file);
 	return &e->given;
 }
 
@@ -367,7 +475,6 @@ void ofs_push_early_end(struct optimfs *fs)
 		if (e->file[i].fd != -1)
 			close(e->file[i].fd);
 		optimfs_file_close(e->file[i].from);
-		free(e->file[i].unit);
 	}
 	free(e->file);
 	free(e->place);

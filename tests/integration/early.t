@@ -42,6 +42,11 @@ holds() {
 	return 1
 }
 
+# Bytes that the daemon has read from files.
+bytes_read() {
+	awk '$1 == "rchar:" { print $2 }' "/proc/$pid/io"
+}
+
 commit() {
 	"$OPTIMFS" commit "$mnt" && "$OPTIMFS" umount "$mnt"
 }
@@ -54,7 +59,12 @@ for layout in torch dcp@1; do
 	ok "tensors of $layout are written before the commit" \
 	    eventually holds $want
 	ino=$(stat -L -c %i "$fd")
-	ok "commit of $layout succeeds" commit
+	before=$(bytes_read)
+	ok "commit of $layout succeeds" "$OPTIMFS" commit "$mnt"
+	ok "the commit of $layout does not read what is in its place" \
+	    [ $(($(bytes_read) - before)) -lt \
+	    $(($(stat -c %s $want) / 2)) ]
+	ok "umount of $layout succeeds" "$OPTIMFS" umount "$mnt"
 	is "the commit gives the file of $layout its name" \
 	    "$(stat -c %i "new/${want#*/}")" "$ino"
 	ok "the new checkpoint of $layout equals reshard" \
@@ -78,6 +88,12 @@ mv "changed/$w.wq.weight" t
 mv "changed/$w.wv.weight" "changed/$w.wq.weight"
 mv t "changed/$w.wv.weight"
 head -c 1048576 /dev/zero | tr '\0' '@' >"changed/$state.wq.weight/exp_avg"
+resize() { # TREE
+	truncate -s 524288 "$1/$state.wv.weight/exp_avg" &&
+	    truncate -s 1048576 "$1/$state.wv.weight/exp_avg"
+}
+resize changed
+echo 0.0123456789012345 >changed/optim/param_groups/0/lr
 begin torch
 cp -r tree/. "$mnt"
 ok "tensors that will change are written before the commit" \
@@ -87,6 +103,8 @@ dd if=block of="$mnt/$w.wk.weight" bs=4096 count=3 seek=100 conv=notrunc \
 rm "$mnt/$w.wq.weight" "$mnt/$w.wv.weight"
 cp "changed/$w.wq.weight" "changed/$w.wv.weight" "$mnt/model"
 cp "changed/$state.wq.weight/exp_avg" "$mnt/$state.wq.weight/exp_avg"
+resize "$mnt"
+cp changed/optim/param_groups/0/lr "$mnt/optim/param_groups/0/lr"
 ok "commit of the changes succeeds" commit
 ok "fsck --data finds no fault after the changes" "$OPTIMFS" fsck --data new
 "$OPTIMFS" cp -r new . got
