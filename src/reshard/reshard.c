@@ -21,7 +21,6 @@
 #include "journal/publish.h"
 #include "journal/stage_path.h"
 #include "reshard/bucket.h"
-#include "reshard/dirs.h"
 #include "reshard/leftover.h"
 #include "store/http/bucket.h"
 #include "store/http/open.h"
@@ -347,6 +346,60 @@ static int recall(struct ofs_reshard *r, struct optimfs_error *err)
 	return 0;
 }
 
+static int make_dir(int dir, const char *path, mode_t mode,
+    struct optimfs_error *err)
+{
+	if (mkdirat(dir, path, mode) == 0 || errno == EEXIST)
+		return 0;
+	return optimfs_fail(err, errno, "OFS801 %.150s: %m", path);
+}
+
+static int sync_dir(int dir, const char *path, mode_t mode,
+    struct optimfs_error *err)
+{
+	int fd =
+	    openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret = 0;
+
+	(void)mode;
+	if (fd == -1 || fsync(fd) == -1)
+		ret =
+		    optimfs_fail(err, errno, "OFS801 %.150s: fsync: %m", path);
+	if (fd != -1)
+		close(fd);
+	return ret;
+}
+
+/* Calls call for the directories of the view, each before those in it. */
+static int each_dir(const struct ofs_reshard *r,
+    int (*call)(int dir, const char *path, mode_t mode,
+	struct optimfs_error *err),
+    struct optimfs_error *err)
+{
+	mode_t mode = ofs_snapshot_made_mode(r->snap, 0777);
+	struct ofs_at at = { r->view.space, 1 };
+	char path[OFS_FILE_NAME];
+	uint32_t n;
+
+	if (ofs_view_count(r->snap, r->view, &n, err) == -1)
+		return -1;
+	for (; at.index < n; at.index++) {
+		if (!ofs_view_is_dir(r->snap, at))
+			continue;
+		ofs_view_path(r->snap, at, path);
+		if (call(r->engine.dir, path, mode, err) == -1)
+			return -1;
+	}
+	return 0;
+}
+
+static int sync_dirs(const struct ofs_reshard *r, struct optimfs_error *err)
+{
+	if (each_dir(r, sync_dir, err) == -1)
+		return -1;
+	return sync_dir(r->engine.dir, ".", 0, err);
+}
+
 static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 {
 	if (is_compressed(r) && recall(r, err) == -1)
@@ -360,9 +413,7 @@ static int write_files(struct ofs_reshard *r, struct optimfs_error *err)
 	if (ofs_engine_run(&r->engine, err) == -1)
 		return -1;
 	/* names that we made; the publisher syncs them again */
-	return r->is_rank0 || r->engine.dir == -1
-	    ? 0
-	    : ofs_view_dirs_sync(r->snap, r->view, r->engine.dir, err);
+	return r->is_rank0 || r->engine.dir == -1 ? 0 : sync_dirs(r, err);
 }
 
 /* Not every file system can rename without replacing: there, the name is taken
@@ -388,7 +439,7 @@ static int publish(struct ofs_reshard *r, const char *dir,
 	    (recall(r, err) == -1 || write_index(r, err) == -1))
 		return -1;
 	stage = ofs_stage_dir(r->stage);
-	if (ofs_view_dirs_sync(r->snap, r->view, r->engine.dir, err) == -1)
+	if (sync_dirs(r, err) == -1)
 		return -1;
 	if (ofs_stage_held(r->stage, err) == -1)
 		return -1;
@@ -481,7 +532,7 @@ static int prepare(struct ofs_reshard *r, const char *dir,
 	if (ofs_reshard_log_open(r, dir, earlier, err) == -1 ||
 	    check_absent(dir, err) == -1)
 		return -1;
-	return ofs_view_dirs_make(r->snap, r->view, r->engine.dir, err);
+	return each_dir(r, make_dir, err);
 }
 
 /* With several ranks, each writes its files to the stage of rank 0, which
