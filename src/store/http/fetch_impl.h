@@ -50,16 +50,17 @@ struct ofs_http_round {
 	size_t n, asked;
 };
 
-/* fetch.c: */
+/* fetch_parts.c: */
 
-/* Adds the parts of a segment. */
-int ofs_http_cut(struct ofs_http_fetching *f, const struct ofs_segment *seg,
-    struct optimfs_error *err);
-/* The order of parts, for qsort. */
-int ofs_http_by_place(const void *a, const void *b);
+/* Makes parts of segments, and sorts them. */
+int ofs_http_cut(struct ofs_http_fetching *f, const struct ofs_segment *segs,
+    size_t n, struct optimfs_error *err);
 /* The next range, from part i on. */
 struct ofs_http_range ofs_http_join_parts(const struct ofs_http_fetching *f,
     size_t i);
+
+/* fetch.c: */
+
 /* Adds the request for what a range lacks, if anything. */
 int ofs_http_add_request(struct ofs_http_fetching *f, struct ofs_http_round *k,
     struct ofs_http_range *r, struct optimfs_error *err);

@@ -85,12 +85,8 @@ static int expect_all(struct ofs_http_stream *st,
 {
 	struct ofs_http_fetching f = { .s = st->s };
 	size_t part = 0;
-	int ret = 0;
+	int ret = ofs_http_cut(&f, segs, n, err);
 
-	for (size_t i = 0; ret == 0 && i < n; i++)
-		ret = ofs_http_cut(&f, &segs[i], err);
-	if (ret == 0 && f.n > 1)
-		qsort(f.part, f.n, sizeof(*f.part), ofs_http_by_place);
 	st->range = ofs_alloc(f.n + 1, sizeof(*st->range), err);
 	st->expected = ofs_alloc(f.n + 1, sizeof(*st->expected), err);
 	if (st->range == NULL || st->expected == NULL)
