@@ -240,6 +240,10 @@ stop "$pid_four" "$pid_one"
 split "$scratch/copy" 2
 columns "{$from}" "$scratch/copy" >"$scratch/counts"
 few "each of two nodes gets a list" 2
+columns "{$from}" "$scratch/copy" "$scratch/cache.nodes" >"$scratch/counts"
+few "also with cache_dir=" 2
+columns "{$from}" "$scratch/copy" "$scratch/cache.nodes" >"$scratch/counts"
+few "which keeps both" 0
 far 0 20 0 3
 links=$pid_far from=$far,${from#*,}
 columns "{$from}" "$scratch/copy" >"$scratch/counts"
@@ -257,6 +261,9 @@ few "lists of another server" 1
 columns "$server/tags/copy" "$scratch/copy" >"$scratch/counts"
 [ "$(wc -l <"$scratch/counts")" = 3 ]
 tap_result $? "a server without lists is read by ranges" || diag "$(cat "$scratch/err")"
+columns "$server/unlisted/lists/copy" "$scratch/copy" "$scratch/cache.ranges" >"$scratch/counts"
+columns "$server/unlisted/lists/copy" "$scratch/copy" "$scratch/cache.ranges" >"$scratch/counts"
+few "what came by ranges is kept in blocks, from which columns come" 0
 asked >/dev/null
 for fault in unlisted ignored wrong norange endless closed lost; do
 	: >"$requests"
