@@ -102,11 +102,23 @@ static bool make_answer(struct ofs_group *w, struct mpi_job *job)
 	return true;
 }
 
+/* Sends it, or whoever makes MPI calls now does. */
+static void give_answer(struct ofs_group *w, struct mpi_job *job)
+{
+	pthread_mutex_lock(&w->lock);
+	TAILQ_INSERT_TAIL(&w->ready, job, next);
+	pthread_mutex_unlock(&w->lock);
+	if (mpi_turn(w))
+		return;
+	pthread_mutex_lock(&w->lock);
+	mpi_wake(w);
+	pthread_mutex_unlock(&w->lock);
+}
+
 static void *work(void *arg)
 {
 	struct ofs_group *w = arg;
 	struct mpi_job *job;
-	bool made;
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
@@ -117,14 +129,13 @@ static void *work(void *arg)
 			break;
 		TAILQ_REMOVE(&w->asked, job, next);
 		pthread_mutex_unlock(&w->lock);
-		made = make_answer(w, job);
-		pthread_mutex_lock(&w->lock);
-		if (made) {
-			TAILQ_INSERT_TAIL(&w->ready, job, next);
-			mpi_wake(w);
-		} else {
+		if (make_answer(w, job))
+			give_answer(w, job);
+		else
 			mpi_job_free(w, job);
-		}
+		pthread_mutex_lock(&w->lock);
+		if (!w->stopping && TAILQ_EMPTY(&w->asked))
+			mpi_help(w, NULL); /* the next one is likely */
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;

@@ -127,11 +127,11 @@ static int start(struct ofs_group *w, struct optimfs_error *err)
 {
 	int provided;
 
-	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) !=
+	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) !=
 		MPI_SUCCESS ||
-	    provided < MPI_THREAD_FUNNELED)
+	    provided < MPI_THREAD_SERIALIZED)
 		return optimfs_fail(err, EIO,
-		    "OFS913 MPI cannot be used from a thread");
+		    "OFS913 MPI cannot be used from several threads");
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	if (MPI_Comm_dup(MPI_COMM_WORLD, &w->asks) != MPI_SUCCESS ||
 	    MPI_Comm_dup(MPI_COMM_WORLD, &w->all) != MPI_SUCCESS)
@@ -152,7 +152,7 @@ static int64_t leave_patience(const struct ofs_group *w)
 						  : LEAVE_PATIENCE;
 }
 
-/* Do all ranks arrive here? */
+/* Do all ranks arrive here? mpi is held. */
 static bool all_arrive(struct ofs_group *w)
 {
 	int64_t end = mpi_now_us() + leave_patience(w) * 1000000;
@@ -179,13 +179,17 @@ static bool all_arrive(struct ofs_group *w)
  * process exits without it. */
 static void finish(struct ofs_group *w)
 {
-	bool all = all_arrive(w);
+	bool all;
 
+	pthread_mutex_lock(&w->mpi);
+	all = all_arrive(w);
 	while (all ? !mpi_quiet(w) : mpi_now_us() - w->last < DRAIN_US)
 		if (!mpi_progress(w))
 			mpi_rest(w);
+	w->closed = true;
 	if (all)
 		MPI_Finalize();
+	pthread_mutex_unlock(&w->mpi);
 }
 
 static bool is_leaving(struct ofs_group *w)
@@ -215,7 +219,7 @@ static void *communicate(void *arg)
 	if (ret == -1)
 		return NULL;
 	while (!is_leaving(w))
-		if (!mpi_progress(w))
+		if (!mpi_turn(w))
 			mpi_rest(w);
 	finish(w);
 	pthread_mutex_lock(&w->lock);
@@ -238,6 +242,7 @@ static void free_group(struct ofs_group *w)
 	pthread_cond_destroy(&w->changed);
 	pthread_cond_destroy(&w->more);
 	pthread_mutex_destroy(&w->lock);
+	pthread_mutex_destroy(&w->mpi);
 	free(w->peer);
 	free(w->req);
 	free(w->op);
@@ -254,6 +259,7 @@ static struct ofs_group *new_group(const struct ofs_group_config *config)
 		return NULL;
 	w->config = *config;
 	pthread_mutex_init(&w->lock, NULL);
+	pthread_mutex_init(&w->mpi, NULL);
 	pthread_mutex_init(&w->pool.lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
 	pthread_cond_init(&w->more, NULL);
@@ -403,7 +409,7 @@ static struct mpi_question *new_question(struct ofs_group *w,
 	return q;
 }
 
-static void start_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
+static void queue_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 {
 	struct mpi_batch *batch = calloc(1, sizeof(*batch));
 
@@ -428,10 +434,17 @@ static void start_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 		TAILQ_INSERT_TAIL(&w->queue, q, next);
 		batch->left++;
 	}
-	mpi_wake(w);
 	pthread_mutex_unlock(&w->lock);
 	if (n == 0)
 		free_batch(batch);
+}
+
+static void start_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
+{
+	queue_all(w, ask, n);
+	pthread_mutex_lock(&w->lock);
+	mpi_wake(w);
+	pthread_mutex_unlock(&w->lock);
 }
 
 static void wait_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
@@ -441,6 +454,8 @@ static void wait_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 	if (batch == NULL)
 		return;
 	pthread_mutex_lock(&w->lock);
+	if (batch->left > 0)
+		mpi_help(w, batch);
 	while (batch->left > 0)
 		pthread_cond_wait(&batch->done, &w->lock);
 	pthread_mutex_unlock(&w->lock);
@@ -448,7 +463,7 @@ static void wait_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 
 static void ask_all(struct ofs_group *w, struct ofs_ask *ask, size_t n)
 {
-	start_all(w, ask, n);
+	queue_all(w, ask, n);
 	wait_all(w, ask, n);
 }
 

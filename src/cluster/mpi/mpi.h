@@ -15,8 +15,10 @@
 
 #include "cluster/module.h"
 
-/* One thread makes all MPI calls. Others put work into lists under the lock and
- * wake it; a few threads compute answers. See docs/architecture.md.
+/* One thread at a time makes MPI calls, the one that holds mpi: a thread of this
+ * module, or, so that a short message needs no other thread, one that waits for
+ * answers or has computed one. Others put work into lists under the lock; a few
+ * threads compute answers. See docs/architecture.md.
  *
  * A request is sent to TAG_REQUEST after a struct mpi_head; its answer to
  * TAG_ANSWER + slot, before a status. So each is one message, and an answer is
@@ -129,6 +131,9 @@ struct ofs_group {
 	pthread_t thread, answerer[NTHREADS];
 	unsigned nanswerers;
 
+	/* Held while MPI calls are made; the lock may be taken meanwhile. */
+	pthread_mutex_t mpi;
+
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t changed;
 	pthread_cond_t more; /* signals answering threads: asked or stopping */
@@ -137,6 +142,8 @@ struct ofs_group {
 	asked, ready;  /* to be answered; to be sent */
 	bool stopping; /* answering threads end */
 	bool asleep;   /* the thread sleeps */
+	bool helped;   /* another thread polls instead */
+	bool takes;    /* with helped: and takes the first request */
 	bool joined, leaving, ended;
 	bool all_leave; /* with leaving: every rank does */
 	struct optimfs_error join_err;
@@ -145,7 +152,10 @@ struct ofs_group {
 	 * justify polling. */
 	_Atomic unsigned nawaited;
 
-	/* Used by the MPI thread only. */
+	_Atomic int64_t last; /* time of the last event, us */
+
+	/* Protected by mpi. */
+	bool closed; /* no more MPI calls */
 	struct mpi_questions open;
 	MPI_Request *req; /* nops active requests, described by op */
 	struct mpi_op *op;
@@ -155,17 +165,22 @@ struct ofs_group {
 	unsigned round;           /* round of sending */
 	int slot[NSLOTS], nslots; /* free slots */
 	uint64_t under_way;       /* bytes of outstanding answers */
-	int64_t last;             /* time of the last event, us */
 	int64_t checked; /* time of the last check of peers and deadlines, ms */
 };
 
 int64_t mpi_now_us(void);
-/* progress.c: for the MPI thread. Advances everything; true if something
- * advanced. */
+/* progress.c. Advances everything, unless another thread does so now; true if
+ * something advanced. */
+bool mpi_turn(struct ofs_group *w);
+/* As above; mpi is held. */
 bool mpi_progress(struct ofs_group *w);
-/* Waits for an event; longer if there was none for long. */
+/* Takes the place of the MPI thread, if nobody has, until all of batch is
+ * answered (NULL: until there is a request), or nothing has happened for a while.
+ * The lock is held, but not all the time. */
+void mpi_help(struct ofs_group *w, const struct mpi_batch *batch);
+/* For the MPI thread: waits for an event; longer if there was none for long. */
 void mpi_rest(struct ofs_group *w);
-/* Wakes the MPI thread; the lock is held. */
+/* Wakes the MPI thread, unless another one polls; the lock is held. */
 void mpi_wake(struct ofs_group *w);
 /* Abandons a request; the lock is held. priv of its ask becomes NULL if MPI
  * still needs the question. */

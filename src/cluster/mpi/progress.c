@@ -37,7 +37,7 @@ void mpi_wake(struct ofs_group *w)
 {
 	static const uint64_t one = 1;
 
-	if (!w->asleep)
+	if (!w->asleep || w->helped)
 		return;
 	w->asleep = false;
 	(void)!write(w->wake, &one, sizeof(one));
@@ -335,8 +335,9 @@ static void queue_job(struct ofs_group *w, struct mpi_job *job)
 		return;
 	}
 	pthread_mutex_lock(&w->lock);
+	if (!w->takes || !TAILQ_EMPTY(&w->asked))
+		pthread_cond_signal(&w->more);
 	TAILQ_INSERT_TAIL(&w->asked, job, next);
-	pthread_cond_signal(&w->more);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -539,6 +540,47 @@ bool mpi_progress(struct ofs_group *w)
 	return moved;
 }
 
+bool mpi_turn(struct ofs_group *w)
+{
+	bool moved;
+
+	if (pthread_mutex_trylock(&w->mpi) != 0)
+		return false;
+	moved = !w->closed && mpi_progress(w);
+	pthread_mutex_unlock(&w->mpi);
+	return moved;
+}
+
+/* The lock is held. batch may be NULL: has another rank sent a request? */
+static bool has_come(const struct ofs_group *w, const struct mpi_batch *batch)
+{
+	return batch == NULL ? !TAILQ_EMPTY(&w->asked) : batch->left == 0;
+}
+
+/* The lock is held, but not while it polls. */
+void mpi_help(struct ofs_group *w, const struct mpi_batch *batch)
+{
+	int64_t eager = batch == NULL ? EAGER : EAGER_ASKING;
+	int64_t end = mpi_now_us() + eager;
+
+	if (w->helped)
+		return;
+	w->helped = true;
+	w->takes = batch == NULL;
+	while (!has_come(w, batch) && mpi_now_us() < end) {
+		pthread_mutex_unlock(&w->lock);
+		if (mpi_turn(w))
+			end = mpi_now_us() + eager;
+		else
+			sched_yield();
+		pthread_mutex_lock(&w->lock);
+	}
+	w->helped = w->takes = false;
+	if (w->nawaited > 0 || !TAILQ_EMPTY(&w->queue) ||
+	    !TAILQ_EMPTY(&w->ready))
+		mpi_wake(w);
+}
+
 bool mpi_quiet(struct ofs_group *w)
 {
 	bool quiet;
@@ -568,16 +610,19 @@ void mpi_rest(struct ofs_group *w)
 	struct pollfd p = { .fd = w->wake, .events = POLLIN };
 	int64_t idle = mpi_now_us() - w->last, rest;
 	struct timespec t = { 0 };
+	bool helped;
 	uint64_t n;
 
-	if (idle < (w->nawaited == 0 ? EAGER : EAGER_ASKING)) {
+	pthread_mutex_lock(&w->lock);
+	helped = w->helped;
+	if (!helped && idle < (w->nawaited == 0 ? EAGER : EAGER_ASKING)) {
+		pthread_mutex_unlock(&w->lock);
 		sched_yield();
 		return;
 	}
-	pthread_mutex_lock(&w->lock);
-	w->asleep =
-	    TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->ready) && !w->leaving;
-	rest = rest_length(w, idle);
+	w->asleep = helped ||
+	    (TAILQ_EMPTY(&w->queue) && TAILQ_EMPTY(&w->ready) && !w->leaving);
+	rest = helped ? REST_ASKING : rest_length(w, idle);
 	/* messages that wait for room wait for others */
 	if (!w->asleep && !TAILQ_EMPTY(&w->ready))
 		rest = 0;
