@@ -132,7 +132,8 @@ static bool is_known(const struct ofs_coordinator *s,
 	    (s->of_rank[r] != -1 && s->participant[s->of_rank[r]].rank != -1);
 }
 
-/* Asks n ranks, at once, to join or to leave. */
+/* Asks n ranks, at once, to join or to leave. One that does not answer is lost:
+ * checkpoints are being opened, and nothing can go on without it. */
 static int ask_ranks(const struct ofs_coordinator *s,
     enum ofs_participant_op op, struct ofs_ask *ask, size_t n,
     struct ofs_join_answer *joined, struct optimfs_error *err)
@@ -161,6 +162,8 @@ static int ask_ranks(const struct ofs_coordinator *s,
 		a->err.text[sizeof(a->err.text) - 1] = '\0';
 		a->err.how = OPTIMFS_NOT_LOST;
 	}
+	for (size_t i = 0; i < n; i++)
+		ofs_group_set_lost(w, ask[i].to, &ask[i].err);
 	w->ops->release(w->w, ask, n);
 	ofs_buf_fini(&b);
 	return ret;
@@ -343,6 +346,9 @@ int ofs_coordinator_call(const struct ofs_coordinator *s,
 	ofs_group_call(s->group, call, n);
 	for (uint32_t i = 0; i < n; i++) {
 		ofs_buf_fini(&call[i].result);
+		/* as ask_ranks: it belongs to opening */
+		if (op == OFS_PARTICIPANT_RECOVER && !call[i].answered)
+			ofs_group_set_lost(s->group, call[i].to, &call[i].err);
 		if (call[i].err.code != 0 && ret == 0)
 			ret = optimfs_fail_with(err, &call[i].err);
 	}
