@@ -212,4 +212,34 @@ is "a pipeline: commit leaves the mount clean" "$(cat "$mnt/.optimfs/control")" 
 finish "a pipeline"
 is "a pipeline: the new lr is in every optimizer file" \
     "$(grep -l -a 'lrq.G>' ck/global_step3/*optim* | wc -l)" 4
+
+# Each rank of ZeRO 3 saves its buffers, such as the statistics of its part of a batch.
+ck=$scratch/zero
+cp -r "$data/z3_ws2_subgroups/ckpt" "$ck"
+"$OPTIMFS" cat "$ck" model/pos >"$scratch/pos"
+python3 - "$scratch/pos" "$ck/global_step3/zero_pp_rank_1_mp_rank_00_model_states.pt" <<'E2'
+import sys, zlib
+old, data = (open(name, "rb").read() for name in sys.argv[1:])
+new = b"\x55" + old[1:]
+assert data.count(old) == 1
+crc = lambda b: zlib.crc32(b).to_bytes(4, "little")
+with open(sys.argv[2], "wb") as f:
+    f.write(data.replace(old, new).replace(crc(old), crc(new)))
+E2
+ok "ZeRO 3: where buffers differ, those of rank 0 are shown" \
+    sh -c '"$1" cat "$2" model/pos | cmp - "$3"' sh "$OPTIMFS" "$ck" "$scratch/pos"
+is "ZeRO 3: .optimfs/rank has those of others" \
+    "$("$OPTIMFS" cat "$ck" .optimfs/rank/1/model/pos | cmp -l - "$scratch/pos" | wc -l)" 1
+like "ZeRO 3: a warning says so" "$("$OPTIMFS" cat "$ck" .optimfs/warnings)" \
+    "*OFS674 each rank has buffers of its own: those of rank 0 are shown*"
+mnt=$(point m)
+"$OPTIMFS" mount -o rw "$ck" "$mnt"
+printf A | dd of="$mnt/model/pos" conv=notrunc bs=1 2>/dev/null
+ok "ZeRO 3: an edit is committed" "$OPTIMFS" umount "$mnt"
+is "ZeRO 3: it is of rank 0" \
+    "$(for r in 0 1; do "$OPTIMFS" cat "$ck" .optimfs/rank/$r/model/pos | head -c 1; done)" AU
+"$OPTIMFS" cat "$ck" model/pos >"$scratch/pos"
+ok "ZeRO 3: it is converted" "$OPTIMFS" reshard -q --to zero3@3 "$ck" "$scratch/three"
+ok "ZeRO 3: with those of rank 0" \
+    sh -c '"$1" cat "$2" model/pos | cmp - "$3"' sh "$OPTIMFS" "$scratch/three" "$scratch/pos"
 done_testing

@@ -208,9 +208,9 @@ static int note_copy(struct ofs_ranks *set, uint32_t i, struct copy *c,
 }
 
 /* *doubt: only reading tells whether they are equal. Scalars are compared when
- * they are opened. */
+ * they are opened. *elements: only these differ. */
 static int check_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
-    struct copy *first, bool *doubt, struct optimfs_error *why)
+    struct copy *first, bool *doubt, bool *elements, struct optimfs_error *why)
 {
 	struct ofs_ranks_copies copies = { 0 };
 	enum ofs_ranks_agree agree;
@@ -226,9 +226,8 @@ static int check_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 			ret = -1;
 	agree = ofs_ranks_copies_end(&copies, rank);
 	*doubt = agree == OFS_RANKS_DOUBT && first->t.ndim > 0;
-	return ret == 0 && agree == OFS_RANKS_DIFFER
-	    ? differ(rank[0], rank[1], "elements", why)
-	    : ret;
+	*elements = ret == 0 && agree == OFS_RANKS_DIFFER;
+	return *elements ? differ(rank[0], rank[1], "elements", why) : ret;
 }
 
 static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
@@ -267,16 +266,35 @@ static int add_copies(struct ofs_ranks *set, const struct ofs_ranks_group *g,
 	return 0;
 }
 
+/* Adds that of the first rank, and each below .optimfs/rank/. */
+static int add_first_and_each(struct ofs_ranks *set,
+    const struct ofs_ranks_group *g, struct optimfs_error *err)
+{
+	struct ofs_catalog *cat = set->cat;
+	uint32_t first = cat->nvariants;
+
+	ofs_catalog_note(cat, OFS_NOTE_WARNING, 0, err,
+	    "OFS674 each rank has buffers of its own: those of rank %d are "
+	    "shown; .optimfs/rank/ has each",
+	    rank_of(set, g->first));
+	if (ofs_ranks_variants(set, g, cat->nentries, err) == -1)
+		return -1;
+	return ofs_catalog_add(cat, g->path, cat->variants[first].kind,
+	    cat->variants[first].ref, OFS_KEY_STAYS, err);
+}
+
 static int merge_tensors(struct ofs_ranks *set, struct ofs_ranks_group *g,
     struct optimfs_error *err)
 {
 	struct optimfs_error why = { 0 };
 	struct copy first;
-	bool doubt;
+	bool doubt, elements;
 
-	if (check_copies(set, g, &first, &doubt, &why) == -1 &&
+	if (check_copies(set, g, &first, &doubt, &elements, &why) == -1 &&
 	    why.code == ENOMEM)
 		return optimfs_fail_with(err, &why);
+	if (elements && set->local_buffers && !ofs_ranks_is_own(set, g))
+		return add_first_and_each(set, g, err);
 	if (why.code != 0)
 		return why.code == EPROTO && ofs_ranks_is_own(set, g)
 		    ? ofs_ranks_each(set, g, err)

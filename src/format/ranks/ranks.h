@@ -72,6 +72,9 @@ struct ofs_ranks {
 	/* 1: there is a key for a model or an optimizer; -1: there is none; 0:
 	 * not yet looked up */
 	int trained;
+	/* Plain tensors of the model are buffers, which each rank may have its
+	 * own of: those of the first rank are the model's. */
+	bool local_buffers;
 };
 
 /* Functions for code that takes groups before the merge, and for the merge. */
@@ -96,6 +99,9 @@ int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
  * of each rank below .optimfs/rank/<r>/. Sets taken. */
 int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
     const struct optimfs_error *why, struct optimfs_error *err);
+/* The latter, for the entry of this index. */
+int ofs_ranks_variants(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+    uint32_t entry, struct optimfs_error *err);
 
 /* src/format/ranks/own.c. May the value at the group's path differ between
  * ranks, because it belongs to neither model nor optimizer? _each adds an entry

@@ -343,7 +343,7 @@ int ofs_ranks_shard(struct ofs_ranks *set, const struct ofs_ranks_leaf *leaf,
 	return ofs_catalog_shard(set->cat, &s, err) == OFS_NONE ? -1 : 0;
 }
 
-static int add_variants(struct ofs_ranks *set, const struct ofs_ranks_group *g,
+int ofs_ranks_variants(struct ofs_ranks *set, const struct ofs_ranks_group *g,
     uint32_t entry, struct optimfs_error *err)
 {
 	for (uint32_t i = g->first; i < g->first + g->n; i++) {
@@ -370,7 +370,7 @@ int ofs_ranks_apart(struct ofs_ranks *set, struct ofs_ranks_group *group,
 	    ofs_catalog_add(set->cat, group->path, OFS_ENTRY_ITEM, ref,
 		OFS_KEY_FREE, err) == -1)
 		return -1;
-	return add_variants(set, group, entry, err);
+	return ofs_ranks_variants(set, group, entry, err);
 }
 
 int ofs_ranks_value(struct ofs_ranks *set, uint32_t path, struct ofs_buf *b,

@@ -171,6 +171,8 @@ static int collect_file(struct ofs_zero *z, uint32_t file,
 
 int ofs_zero_model_collect(struct ofs_zero *z, struct optimfs_error *err)
 {
+	/* zero_to_fp32.py takes those of rank 0 */
+	z->model.local_buffers = z->sharded;
 	for (uint32_t i = 0; i < z->model.nfiles; i++) {
 		const struct ofs_pickle *doc = z->model.file[i].doc;
 
