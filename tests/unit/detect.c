@@ -346,9 +346,10 @@ static void put_adapter(const char *dir, const char *name)
 {
 	char path[200];
 
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	put_safetensors(path, "adapter_model.safetensors");
-	put_text(path, "adapter_config.json", "{}");
+	snprintf(path, sizeof(path), "%s/adapter_model.safetensors", name);
+	put_safetensors(dir, path);
+	snprintf(path, sizeof(path), "%s/adapter_config.json", name);
+	put_text(dir, path, "{}");
 }
 
 /* The adapter default, one to compare with, and a checkpoint. */
