@@ -39,7 +39,8 @@ static int detect_itself(const struct ofs_dir *dir,
 		return ofs_detect_others(dir, names, parts, err);
 	if (ofs_detect_files(dir, names, NULL, parts, err) == -1 ||
 	    ofs_detect_copies(dir, parts, err) == -1 ||
-	    (parts->n > 0 && ofs_detect_members(dir, names, parts, err) == -1) ||
+	    (parts->n > 0 &&
+		ofs_detect_members(dir, names, parts, err) == -1) ||
 	    ofs_detect_adapters(dir, names, parts, err) == -1)
 		return -1;
 	if (parts->n == 0)

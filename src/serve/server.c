@@ -224,6 +224,20 @@ enum MHD_Result ofs_server_redirect(struct ofs_server_request *r)
 	return ofs_server_answer(r, MHD_HTTP_MOVED_PERMANENTLY, response);
 }
 
+enum MHD_Result ofs_server_listing(struct ofs_server_request *r,
+    struct MHD_Response *response, bool json, const char *header,
+    const char *value)
+{
+	ofs_server_mhd->add_response_header(response,
+	    MHD_HTTP_HEADER_CONTENT_TYPE,
+	    json ? "application/json" : "text/html; charset=utf-8");
+	ofs_server_mhd->add_response_header(response, MHD_HTTP_HEADER_VARY,
+	    "Accept");
+	if (header != NULL)
+		ofs_server_mhd->add_response_header(response, header, value);
+	return ofs_server_answer(r, MHD_HTTP_OK, response);
+}
+
 static enum MHD_Result get_dir(struct ofs_server_request *r)
 {
 	const char *path = (const char *)r->path.data;
@@ -244,15 +258,11 @@ static enum MHD_Result get_dir(struct ofs_server_request *r)
 		ofs_server_dir_free(d);
 		return MHD_NO;
 	}
-	ofs_server_mhd->add_response_header(response,
-	    MHD_HTTP_HEADER_CONTENT_TYPE,
-	    json ? "application/json" : "text/html; charset=utf-8");
-	ofs_server_mhd->add_response_header(response, MHD_HTTP_HEADER_VARY,
-	    "Accept");
-	if (r->attr.node == OPTIMFS_ROOT && r->http->files != NULL)
-		ofs_server_mhd->add_response_header(response,
-		    OFS_HTTP_FILES_HEADER, OFS_HTTP_FILES);
-	return ofs_server_answer(r, MHD_HTTP_OK, response);
+	return ofs_server_listing(r, response, json,
+	    r->attr.node == OPTIMFS_ROOT && r->http->files != NULL
+		? OFS_HTTP_FILES_HEADER
+		: NULL,
+	    OFS_HTTP_FILES);
 }
 
 /* Requests. */

@@ -53,6 +53,11 @@ enum MHD_Result ofs_server_closed(struct ofs_server_request *r);
 const char *ofs_server_header(const struct ofs_server_request *r,
     const char *name);
 bool ofs_server_wants_json(const struct ofs_server_request *r);
+/* A listing of a directory, as JSON or HTML, which has this header, too, unless
+ * that is NULL. */
+enum MHD_Result ofs_server_listing(struct ofs_server_request *r,
+    struct MHD_Response *response, bool json, const char *header,
+    const char *value);
 /* To the name of a directory with a slash. */
 enum MHD_Result ofs_server_redirect(struct ofs_server_request *r);
 

@@ -27,14 +27,7 @@ static enum MHD_Result list_files(struct ofs_server_request *r, const char *rel)
 		ofs_buf_fini(&b);
 		return MHD_NO;
 	}
-	ofs_server_mhd->add_response_header(response,
-	    MHD_HTTP_HEADER_CONTENT_TYPE,
-	    json ? "application/json" : "text/html; charset=utf-8");
-	ofs_server_mhd->add_response_header(response, MHD_HTTP_HEADER_VARY,
-	    "Accept");
-	ofs_server_mhd->add_response_header(response, OFS_HTTP_LIST_HEADER,
-	    "1");
-	return ofs_server_answer(r, MHD_HTTP_OK, response);
+	return ofs_server_listing(r, response, json, OFS_HTTP_LIST_HEADER, "1");
 }
 
 static enum MHD_Result send_plain(struct ofs_server_request *r,

@@ -52,6 +52,8 @@ struct ofs_http_round {
 
 /* fetch_parts.c: */
 
+/* Where a part whose runs go upward ends in its file. */
+uint64_t ofs_http_part_end(const struct ofs_segment *p);
 /* Makes parts of segments, and sorts them. */
 int ofs_http_cut(struct ofs_http_fetching *f, const struct ofs_segment *segs,
     size_t n, struct optimfs_error *err);

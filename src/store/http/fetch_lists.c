@@ -15,9 +15,9 @@
 
 /* optimfs serve sends a list of segments as one body. It is asked for one where
  * ranges would have gaps, or be many and short: columns of a tensor, items of
- * several files. Its errors are not taken for those of the files: on any but silence the
- * same is read by ranges, which find out what is wrong with which file, ask other
- * servers, or just come. */
+ * several files. Its errors are not taken for those of the files: on any but
+ * silence the same is read by ranges, which find out what is wrong with which file,
+ * ask other servers, or just come. */
 
 /* Gaps of so much, and of one part in twenty of the bytes, are not read over. */
 #define WASTE OFS_HTTP_BLOCK
@@ -70,17 +70,12 @@ static uint64_t bytes_of(const struct ofs_segment *p)
 	return p->len * p->n;
 }
 
-static uint64_t end_of(const struct ofs_segment *p)
-{
-	return p->src + p->len + (p->n - 1) * (uint64_t)p->src_pitch;
-}
-
 bool ofs_http_is_sparse(const struct ofs_http_fetching *f,
     const struct ofs_segment *part)
 {
 	return part->n > 1 && part->src_pitch > 0 &&
 	    (uint64_t)part->src_pitch >= part->len &&
-	    is_waste(end_of(part) - part->src, bytes_of(part)) &&
+	    is_waste(ofs_http_part_end(part) - part->src, bytes_of(part)) &&
 	    may_list(f, part->object);
 }
 

@@ -88,7 +88,7 @@ static int cut(struct ofs_http_fetching *f, const struct ofs_segment *seg,
 	return 0;
 }
 
-static uint64_t end_of(const struct ofs_segment *p)
+uint64_t ofs_http_part_end(const struct ofs_segment *p)
 {
 	return p->src + p->len + (p->n - 1) * (uint64_t)p->src_pitch;
 }
@@ -154,7 +154,8 @@ int ofs_http_cut(struct ofs_http_fetching *f, const struct ofs_segment *segs,
 static bool is_for_list(const struct ofs_http_fetching *f,
     const struct ofs_segment *p)
 {
-	return end_of(p) - p->src > f->s->http->limits.range + OFS_HTTP_REST ||
+	return ofs_http_part_end(p) - p->src >
+	    f->s->http->limits.range + OFS_HTTP_REST ||
 	    ofs_http_is_sparse(f, p);
 }
 
@@ -164,7 +165,7 @@ struct ofs_http_range ofs_http_join_parts(const struct ofs_http_fetching *f,
 	const struct ofs_segment *p = &f->part[i];
 	struct ofs_http_range r = { .file = p->object,
 		.first = p->src,
-		.end = end_of(p),
+		.end = ofs_http_part_end(p),
 		.part = i,
 		.n = 1 };
 	bool sparse = is_for_list(f, p);
@@ -173,7 +174,8 @@ struct ofs_http_range ofs_http_join_parts(const struct ofs_http_fetching *f,
 		uint64_t end;
 
 		p = &f->part[i];
-		end = end_of(p) > r.end ? end_of(p) : r.end;
+		end =
+		    ofs_http_part_end(p) > r.end ? ofs_http_part_end(p) : r.end;
 		if (p->object != r.file || is_for_list(f, p) != sparse)
 			break;
 		if (!sparse &&
