@@ -15,6 +15,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/crc.h"
 #include "base/dtype.h"
 #include "base/memory.h"
@@ -48,10 +49,11 @@
 #define ALIGN 4096u               /* for O_DIRECT */
 /* What is shorter is left to the commit. */
 #define SHORT (UINT64_C(64) << 10)
-/* With more it is not worth the descriptors and the memory. */
+/* More are not worth the descriptors and the memory. */
 #define MOST_FILES  512u
 #define MOST_PLACES (1u << 20)
 #define WINDOW      (UINT64_C(64) << 20)
+#define FIRST_PAUSE INT64_C(50000000) /* 50 ms */
 
 /* A file of the layout. */
 struct early_file {
@@ -101,7 +103,7 @@ static int add_place(struct early *e, uint32_t tensor, uint64_t off,
     uint64_t end, struct optimfs_error *err)
 {
 	if (e->nplaces == MOST_PLACES)
-		return optimfs_fail(err, E2BIG, "too many pieces");
+		return 0;
 	if (ofs_grow(e->place, e->nplaces, e->places_cap, err) == -1)
 		return -1;
 	e->place[e->nplaces++] = (struct place){
@@ -177,22 +179,37 @@ static int add_files(struct early *e, struct ofs_at view,
 	const struct ofs_layout *l = ofs_view_layout(e->snap, view);
 	uint32_t n;
 
-	if (l->zstd != 0 || ofs_view_count(e->snap, view, &n, err) == -1 ||
-	    n > MOST_FILES)
+	if (ofs_view_count(e->snap, view, &n, err) == -1)
 		return -1;
+	if (l->zstd != 0 || n > MOST_FILES)
+		return 0;
 	e->file = ofs_alloc(n, sizeof(*e->file), err);
-	e->buf = aligned_alloc(ALIGN, RUN);
-	if (e->file == NULL || e->buf == NULL)
+	if (e->file == NULL)
 		return -1;
 	for (; at.index < n; at.index++)
 		if (!ofs_view_is_dir(e->snap, at) && add_file(e, at, err) == -1)
 			return -1;
+	if (!has_room(e))
+		e->nplaces = 0;
 	if (e->nplaces > 0)
 		qsort(e->place, e->nplaces, sizeof(*e->place), by_tensor);
-	return has_room(e) ? 0 : -1;
+	return 0;
 }
 
-static int lay_out(struct early *e)
+static void drop_files(struct early *e)
+{
+	for (uint32_t i = 0; i < e->nfiles; i++) {
+		if (e->file[i].fd != -1)
+			close(e->file[i].fd);
+		optimfs_file_close(e->file[i].from);
+	}
+	free(e->file);
+	e->file = NULL;
+	e->nfiles = 0;
+	e->nplaces = 0;
+}
+
+static int try_lay_out(struct early *e)
 {
 	struct optimfs_error err;
 	struct ofs_template t;
@@ -210,6 +227,32 @@ static int lay_out(struct early *e)
 	}
 	ofs_template_fini(&t);
 	return ret;
+}
+
+/* False: stop. */
+static bool pause_for(struct early *e, int64_t ns)
+{
+	int64_t end = ofs_clock_ns() + ns, now;
+	bool ret;
+
+	pthread_mutex_lock(&e->lock);
+	while (!atomic_load(&e->stop) && (now = ofs_clock_ns()) < end)
+		(void)ofs_clock_wait(&e->more, &e->lock, end - now);
+	ret = !atomic_load(&e->stop);
+	pthread_mutex_unlock(&e->lock);
+	return ret;
+}
+
+/* While values are copied, they may contradict each other: a parameter is in two
+ * groups until the list of the second is there, too. So this is tried again. */
+static bool lay_out(struct early *e)
+{
+	for (int64_t ns = FIRST_PAUSE; try_lay_out(e) == -1; ns *= 2) {
+		drop_files(e);
+		if (!pause_for(e, ns))
+			return false;
+	}
+	return true;
 }
 
 /* --- writing ---------------------------------------------------------------- */
@@ -285,7 +328,8 @@ static void *work(void *ctx)
 	uint32_t tensor;
 
 	(void)prctl(PR_SET_NAME, "optimfs-early");
-	if (lay_out(e) == -1)
+	e->buf = aligned_alloc(ALIGN, RUN);
+	if (e->buf == NULL || !lay_out(e))
 		return NULL;
 	while (next(e, &tensor) && write_tensor(e, tensor) == 0)
 		continue;
@@ -471,12 +515,7 @@ void ofs_push_early_end(struct optimfs *fs)
 	pthread_mutex_unlock(&fs->lock);
 	if (e == NULL)
 		return;
-	for (uint32_t i = 0; i < e->nfiles; i++) {
-		if (e->file[i].fd != -1)
-			close(e->file[i].fd);
-		optimfs_file_close(e->file[i].from);
-	}
-	free(e->file);
+	drop_files(e);
 	free(e->place);
 	free(e->buf);
 	free(e->queue);

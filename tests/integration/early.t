@@ -80,6 +80,20 @@ ok "tensors that optimfs cp has renamed are written before the commit" \
 ok "commit after optimfs cp succeeds" commit
 ok "the new checkpoint equals reshard after optimfs cp" diff -r torch new
 
+# While values contradict each other, as when a list of parameters is there under
+# two names, no file can be laid out.
+begin torch
+mkdir -p "$mnt/optim/param_groups/0"
+cp tree/optim/param_groups/0/params "$mnt/optim/param_groups/0/.params"
+cp -r tree/. "$mnt"
+not_ok "values that contradict each other have no layout" \
+    ls "$mnt/.optimfs/view/torch"
+rm "$mnt/optim/param_groups/0/.params"
+ok "tensors are written when the contradiction has gone" \
+    eventually holds torch/optim.pt
+ok "commit after a contradiction succeeds" commit
+ok "the new checkpoint equals reshard after a contradiction" diff -r torch new
+
 # What changes after it was written.
 cp -r tree changed
 dd if=block of="changed/$w.wk.weight" bs=4096 count=3 seek=100 conv=notrunc \
