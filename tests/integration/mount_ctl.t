@@ -8,7 +8,8 @@ requires mount
 o=$OPTIMFS_FAKE
 ck=$scratch/ck
 mnt=$(point mnt)
-mkdir "$ck" "$ck/sub"
+mkdir "$ck" "$ck/sub" "$ck/.optimfs"
+touch "$ck/.optimfs/waiting"
 echo 1.5 >"$ck/lr"
 head -c 100000 /dev/zero >"$ck/slow"
 head -c 2000000 /dev/zero >"$ck/large"
@@ -25,6 +26,10 @@ mounted() {
 }
 not_mounted() {
 	! mounted
+}
+# Has the daemon begun a read that waits?
+waits() {
+	[ "$(timeout "$limit" cat "$mnt/.optimfs/waiting")" -gt 0 ]
 }
 # Also true for a zombie.
 gone() {
@@ -158,7 +163,7 @@ fi
 "$o" mount "$ck" "$mnt"
 cat "$mnt/slow" >/dev/null 2>&1 &
 reader=$!
-sleep 0.3
+eventually waits
 ok "umount --force succeeds while a read is waiting" "$o" umount --force "$mnt"
 ok "the waiting reader ends after umount --force" eventually gone $reader
 is "no mount is left after umount --force" "$(tap_mounts)" ""
@@ -193,12 +198,16 @@ is "a mount with an open file exits with 0 on SIGTERM" $? 0
 is "SIGTERM removes a mount with an open file" "$(tap_mounts)" ""
 exec 9<&-
 
+# Two signals that are pending are one.
+took_signal() {
+	grep -q '^ShdPnd:.0*$' "/proc/$daemon/status"
+}
 foreground
 cat "$mnt/slow" >/dev/null 2>&1 &
 reader=$!
-sleep 0.3
+eventually waits
 kill $daemon
-sleep 0.2
+eventually took_signal
 kill $daemon
 wait $daemon
 is "a second SIGTERM ends a mount with waiting reads at once" $? 143
@@ -208,7 +217,7 @@ is "no mount is left after the second SIGTERM" "$(tap_mounts)" ""
 foreground
 cat "$mnt/slow" >/dev/null 2>&1 &
 reader=$!
-sleep 0.3
+eventually waits
 kill $daemon
 ok "the waiting reader ends after one SIGTERM" eventually gone $reader
 wait $daemon
@@ -249,7 +258,7 @@ ok "the daemon ends after umount" eventually gone "$daemon"
 
 (cd "$scratch" && "$o" mount -o log=log "$ck" "$mnt")
 cat "$mnt/slow" >/dev/null 2>&1 &
-sleep 0.3
+eventually waits
 kill "$(pgrep -n -f "[m]ount -o log=log $ck $mnt")"
 ok "log= has the message about requests in flight" \
     eventually grep -q "requests are still in flight" "$scratch/log"
@@ -271,7 +280,7 @@ p = subprocess.Popen([o, "mount", "-f", ck, f"/dev/fd/{fd}"], pass_fds=[fd])
 os.close(fd)
 print(open(mnt + "/lr").read().strip())
 libc.umount2(mnt.encode(), 0)
-sys.exit(p.wait(10))
+sys.exit(p.wait())
 END
 	ok "mount on /dev/fd/N serves an existing FUSE mount" \
 	    python3 "$scratch/fd.py" "$o" "$ck" "$mnt"
@@ -279,7 +288,7 @@ END
 	sed -e 's#, ck, f"/dev/fd/{fd}"\]#, "--ready-file", mnt + ".ready", "--fd", str(fd), ck]#' \
 	    -e 's#^print#while p.poll() is None and not os.path.exists(mnt + ".ready"): time.sleep(.01)\nassert int(open(mnt + ".ready").read()) == p.pid\nprint#' \
 	    -e 's#^libc.umount2.*#p.terminate()#' \
-	    -e 's#^sys.exit(p#assert p.wait(10) == 0 and not os.path.exists(mnt + ".ready")\nlibc.umount2(mnt.encode(), 2)\nsys.exit(p#' \
+	    -e 's#^sys.exit(p#assert p.wait() == 0 and not os.path.exists(mnt + ".ready")\nlibc.umount2(mnt.encode(), 2)\nsys.exit(p#' \
 	    "$scratch/fd.py" >"$scratch/ready.py"
 	ok "mount --fd is ready when its file is there, and ends cleanly after SIGTERM" \
 	    python3 "$scratch/ready.py" "$o" "$ck" "$mnt"

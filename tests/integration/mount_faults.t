@@ -9,7 +9,7 @@ o=$OPTIMFS_FAKE
 ck=$scratch/ck
 mnt=$(point mnt)
 mkdir -p "$ck/.optimfs" "$ck/many"
-touch "$ck/.optimfs/stats" "$ck/.optimfs/errors"
+touch "$ck/.optimfs/stats" "$ck/.optimfs/errors" "$ck/.optimfs/waiting"
 head -c 3000000 /dev/urandom >"$ck/bad"
 head -c 30000000 /dev/urandom >"$ck/badbig"
 head -c 3000 /dev/urandom >"$ck/badtiny"
@@ -138,6 +138,9 @@ wait $daemon
 is "direct: the daemon ends" $? 0
 ln "$ck/dying" "$ck/stuck"
 
+waiting() { # N: do N reads wait in the source?
+	[ "$(timeout "$limit" cat "$mnt/.optimfs/waiting")" = "$1" ]
+}
 # Six readers wait in the source, three times as many as threads=2.
 for opts in assemble=always assemble=off; do
 	"$o" mount -o $opts,threads=2 "$ck" "$mnt"
@@ -146,7 +149,7 @@ for opts in assemble=always assemble=off; do
 		cmp "$mnt/stuck$i" "$ck/stuck$i" 2>/dev/null &
 		readers="$readers $!"
 	done
-	sleep 0.2
+	eventually waiting 6
 	ok "$opts: other files can be read while six readers are stalled" cmp "$mnt/good" "$ck/good"
 	"$o" umount --force "$mnt"
 	wait $readers

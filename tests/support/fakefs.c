@@ -15,7 +15,8 @@
  *                   really=PATH         its bytes are read from that file
  *
  * The tree is scanned once. .fake and a directory .optimfs are not listed;
- * .optimfs can be looked up. */
+ * .optimfs can be looked up. .optimfs/waiting has the number of reads and opens
+ * that take their time now. */
 #include "config.h"
 
 #include <dirent.h>
@@ -50,7 +51,8 @@ struct optimfs {
 	char *root;
 	struct fake_node *node; /* number 1 is the root; 0 unused */
 	uint64_t n, cap;
-	pthread_mutex_t lock; /* guards inexact, errors and stats */
+	pthread_mutex_t lock; /* guards inexact, errors, stats and waiting */
+	unsigned waiting;
 	char errors[4096];
 	char *(*info)(void *ctx);
 	void *info_ctx;
@@ -335,21 +337,33 @@ static char *virtual_text(struct optimfs *fs, const char *path)
 	else if (strcmp(path, ".optimfs/stats") == 0)
 		text =
 		    fs->stats != NULL ? fs->stats(fs->stats_ctx) : strdup("");
+	else if (strcmp(path, ".optimfs/waiting") == 0 &&
+	    asprintf(&text, "%u\n", fs->waiting) == -1)
+		abort();
 	pthread_mutex_unlock(&fs->lock);
 	return text;
 }
 
+static void count_waiting(struct optimfs *fs, int n)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->waiting += (unsigned)n;
+	pthread_mutex_unlock(&fs->lock);
+}
+
 /* Like a dead file server: signals do not interrupt it. It ends when the file
  * is removed. */
-static void take_time(int fd, unsigned ms)
+static void take_time(struct optimfs *fs, int fd, unsigned ms)
 {
 	int64_t end = ofs_clock_ms() + ms;
 	struct stat st;
 	nlink_t names = fstat(fd, &st) == 0 ? st.st_nlink : 0;
 
+	count_waiting(fs, ms > 0 ? 1 : 0);
 	while (ofs_clock_ms() < end && fstat(fd, &st) == 0 && st.st_nlink > 0 &&
 	    st.st_nlink >= names)
 		usleep(10000);
+	count_waiting(fs, ms > 0 ? -1 : 0);
 }
 
 int optimfs_file_open(struct optimfs *fs, uint64_t node,
@@ -379,7 +393,7 @@ int optimfs_file_open(struct optimfs *fs, uint64_t node,
 		free(f);
 		return optimfs_fail(err, errno, "%s: %m", c->path);
 	}
-	take_time(f->fd, c->open_slow_ms);
+	take_time(fs, f->fd, c->open_slow_ms);
 	f->text = virtual_text(fs, c->path);
 	pthread_mutex_lock(&fs->lock);
 	if (f->text != NULL)
@@ -415,7 +429,7 @@ ssize_t optimfs_file_read(struct optimfs_file *f, void *buf, size_t len,
 		return 0;
 	if (len > f->size - off)
 		len = (size_t)(f->size - off);
-	take_time(f->fd, c->slow_ms);
+	take_time(f->fs, f->fd, c->slow_ms);
 	if (c->fail_code != 0 && off < c->fail_to && off + len > c->fail_from)
 		return optimfs_fail(err, c->fail_code,
 		    "OFS901 %s: bytes %" PRIu64 " to %" PRIu64 " are planted",
