@@ -222,6 +222,5 @@ ok "rank 0 shows the bytes of the last commit" \
     sh -c "[ \$(cat '$(m 0)/$f' | tr -s a-z) = f ]"
 end
 
-is "no process is left" "$(pgrep -f "$OPTIMFS.*mount.*$scratch" |
-    grep -vx $$)" ""
+ok "no process is left" eventually nothing_left
 done_testing

@@ -102,6 +102,5 @@ is "the edit goes to the target of the link" \
     "$("$OPTIMFS" cat "$scratch/all" optim/param_groups/0/lr)" 0.125
 is "the links are still there after the commit" "$(readlink "$nodes"/?/latest | uniq)" ck
 
-is "no process is left" "$(pgrep -f "$OPTIMFS.*mount.*$scratch" |
-    grep -vx $$)" ""
+ok "no process is left" eventually nothing_left
 done_testing

@@ -37,15 +37,9 @@ lives() { # [MPIRUN OPTION]: does the victim survive a commit?
 	timeout "$limit" "$OPTIMFS" commit "$mnt" >"$scratch/err" 2>&1
 	stop "$mnt"
 }
-unmounted() {
-	for unmounted_i in $(seq 1200); do
-		is_mounted "$mnt" || return 0
-		sleep 0.1
-	done
-	return 1
-}
 all_new() { # the next mount must find the new checkpoint
-	ok "the mount disappears when rank $VICTIM is killed at step $FAULT_NTH" unmounted
+	ok "the mount disappears when rank $VICTIM is killed at step $FAULT_NTH" \
+	    eventually is_unmounted "$mnt"
 	start $ranks rw "$nodes/%r/ck" "$mnt"
 	is "the next mount shows the new tree after a kill of rank $VICTIM at step $FAULT_NTH" \
 	    "$(diff -r "$scratch/new" "$mnt" 2>&1 | head -n 3)" ''

@@ -21,6 +21,13 @@ together() { # copies all of them to one directory, for readers without ranks
 is_mounted() {
 	tap_mounts | grep -qx "$1"
 }
+is_unmounted() {
+	! is_mounted "$1"
+}
+# The guard of a rank that was killed detaches its mount, and ends, after the job.
+nothing_left() {
+	[ -z "$(pgrep -f "$OPTIMFS.*mount.*$scratch" | grep -vx $$)" ]
+}
 gone() { # PID: has it ended?
 	eventually has_ended "$1"
 }
@@ -31,6 +38,7 @@ job=
 start() { # N OPTIONS CHECKPOINT MOUNTPOINT [MPIRUN OPTION...]: waits for rank 0
 	start_n=$1 start_o=$2 start_ck=$3 start_m=$4
 	shift 4
+	eventually is_unmounted "$(echo "$start_m" | sed s/%r/0/)"
 	mpirun --oversubscribe -n "$start_n" "$@" "$OPTIMFS" mount \
 	    -o "$start_o" "$start_ck" "$start_m" >"$scratch/log" 2>&1 \
 	    </dev/null &
