@@ -209,15 +209,6 @@ ok "what is there is one of them" "$OPTIMFS" diff -q s3://bucket/a/b "$ck"
 is "alone" "$(ls -A "$b/bucket/a/b") $(uploads)" ".metadata
 __0_0.distcp
 __1_0.distcp "
-clean
-printf 'skip 3\nbusy 4\n' >"$FAULTS"
-"$OPTIMFS" reshard -q -j1 --to dcp@3 "$ck" s3://bucket/a/b 2>"$scratch/first" &
-first=$!
-eventually grep -q '^PUT.*__1_0.*partNumber' "$requests"
-rm "$b/bucket/a/.b.optimfs/reshard"
-wait $first
-like "who finds his note gone completes nothing" "$(cat "$scratch/first") $(files)" "*OFS931* "
-is "and leaves nothing" "$(uploads)" ""
 # held N NAME: a run whose part N, of the file NAME, waits until $FAULTS is removed.
 held() {
 	clean
@@ -228,6 +219,11 @@ held() {
 	eventually grep -q "^PUT.*$2.*partNumber" "$requests"
 }
 note=$b/bucket/a/.b.optimfs/reshard
+held 4 __2_0
+rm "$note" "$FAULTS"
+wait $first
+like "who finds his note gone completes nothing" "$(cat "$scratch/first") $(files)" "*OFS931* "
+is "and leaves nothing" "$(uploads)" ""
 held 4 __2_0
 echo '{"run": "0", "uploads": [["__0_0.distcp", "none"]]}' >"$note"
 rm "$FAULTS"

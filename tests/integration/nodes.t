@@ -53,7 +53,7 @@ like "it names the file" "$(cat "$scratch/err")" "*OFS140*distcp is missing*"
 if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
 	mnt=$(point nodes)
 	whole=model/layers.0.wq.weight
-	ok "a mount" "$OPTIMFS" mount -q -o timeout=1,cache=0 --from "$from" "$mnt"
+	ok "a mount" "$OPTIMFS" mount -q -o timeout=5,cache=0 --from "$from" "$mnt"
 	is "its source is said" "$("$OPTIMFS" info "$mnt" 2>&1 | head -1)" "{$from}"
 	lost=$(ls "$scratch/n2" | head -1)
 	stop "$pid_n2"
@@ -71,7 +71,7 @@ else
 fi
 stop "$pid_n3"
 not_ok "who does not answer is no part of a new one" \
-    "$OPTIMFS" info --timeout=1 --from "$from"
+    "$OPTIMFS" info --timeout=5 --from "$from"
 like "the error names it" "$(cat "$scratch/err")" "*OFS922*127.0.0.1:$port_n3*"
 stop "$pid_n0" "$pid_n1" "$pid_n2"
 
@@ -99,7 +99,7 @@ node n1
 from=http://127.0.0.1:$port_n0,http://127.0.0.1:$port_n1
 is "what both have is read from either" "$(sum --from "$from")" "$(sum "$ck")"
 if grep -q fuse /proc/filesystems && [ -w /dev/fuse ]; then
-	ok "a mount" "$OPTIMFS" mount -q -o timeout=1 --from "$from" "$mnt"
+	ok "a mount" "$OPTIMFS" mount -q -o timeout=5 --from "$from" "$mnt"
 	stop "$pid_n0"
 	ok "when one is gone, nothing is lost" cp -r "$mnt/." "$scratch/one"
 	ok "all is read from the other" diff -r "$scratch/one" "$scratch/want"

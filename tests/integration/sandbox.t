@@ -158,7 +158,7 @@ echo usable
 setpriv --reuid=65534 --regid=65534 --clear-groups \
     "$o" mount -f -o sandbox=require "$ck" "$mnt" &
 daemon=$!
-for i in $(seq 200); do
+for i in $(seq 2400); do
 	as_user test -e "$mnt/plain" && break
 	sleep 0.05
 done

@@ -12,17 +12,13 @@ chmod go+x "$scratch" # what is below a private directory has a token
 HOME=$scratch
 export HOME
 
-give_up() {
-	echo "Bail out! $1"
-	exit 99
-}
 # node N [PORT]: node N serves $scratch/N; $port_N and $pid_N.
 node() {
 	rm -f "$scratch/url"
 	"$OPTIMFS" serve --listen "127.0.0.1:${2:-0}" "$scratch/$1" \
 	    >"$scratch/url" 2>"$scratch/said" &
 	eval "pid_$1=$!"
-	eventually grep -qs http "$scratch/url" || give_up "no server: $(cat "$scratch/said")"
+	eventually grep -qs http "$scratch/url" || bail_out "no server: $(cat "$scratch/said")"
 	eval "port_$1=$(sed 's,.*:\([0-9]*\)/,\1,' "$scratch/url")"
 }
 # split CKPT N: its files, one after the other, on so many nodes, or fewer files on
@@ -55,7 +51,7 @@ far() {
 	shift
 	python3 "$TOP_SRCDIR/tests/support/slow_link.py" "$far" "$@" >"$scratch/port" &
 	pid_far=$!
-	eventually grep -qs . "$scratch/port" || give_up "no link"
+	eventually grep -qs . "$scratch/port" || bail_out "no link"
 	far=http://127.0.0.1:$(cat "$scratch/port")/
 }
 stop() {

@@ -14,6 +14,7 @@
 #   sanitized                is the program built with a sanitizer?
 #   eventually COMMAND...    runs it until it succeeds; fails after $patience seconds
 #   skip N "why"             counts N tests that cannot be run
+#   bail_out "why"           no test makes sense any more; exits
 #   mnt=$(point NAME)        a new empty directory to mount on
 #   done_testing             the plan; exits
 #
@@ -93,6 +94,11 @@ trap 'exit 143' TERM
 
 diag() {
 	printf '%s\n' "$*" | sed 's/^/# /'
+}
+
+bail_out() {
+	echo "Bail out! $*"
+	exit 99
 }
 
 skip_all() {
