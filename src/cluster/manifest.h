@@ -116,7 +116,7 @@ static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_namespace
 	return (struct ofs_manifest *)(uintptr_t)e;
 }
 
-/* Handlers of FETCH and LENGTH: manifest_answer.c. */
+/* Handlers of FETCH and LENGTH: manifest_remote.c. */
 ofs_handler_fn ofs_manifest_fetch, ofs_manifest_length;
 /* Handler of RESCAN: manifest_refresh.c. */
 ofs_handler_fn ofs_manifest_rescan;

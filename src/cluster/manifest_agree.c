@@ -8,6 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "cluster/allgather.h"
@@ -87,7 +88,22 @@ static int check_sizes(struct ofs_agreement *a, const struct ofs_offer_line *l,
 	return 0;
 }
 
-static int add_file(struct ofs_agreement *a, const struct ofs_offer_line *l,
+/* Copies have their own times and inode numbers. */
+static void mark_unlike(struct ofs_agreement *a, struct ofs_offer_line *l,
+    uint32_t n)
+{
+	bool unlike = false;
+
+	for (uint32_t i = 1; i < n; i++)
+		unlike |= l[i].o.mtime_ns != l[0].o.mtime_ns ||
+		    l[i].o.ino != l[0].o.ino ||
+		    l[i].o.refused != l[0].o.refused;
+	for (uint32_t i = 0; i < n; i++)
+		l[i].unlike = unlike;
+	a->unlike |= unlike;
+}
+
+static int add_file(struct ofs_agreement *a, struct ofs_offer_line *l,
     uint32_t n, uint32_t *nowners)
 {
 	struct ofs_manifest *s = a->s;
@@ -101,6 +117,7 @@ static int add_file(struct ofs_agreement *a, const struct ofs_offer_line *l,
 	if (f->path == NULL)
 		return ofs_no_memory(a->err);
 	add_owners(a, l, n, f, nowners);
+	mark_unlike(a, l, n);
 	s->nfiles++;
 	return 0;
 }
@@ -127,22 +144,6 @@ int ofs_agreement_merge(struct ofs_agreement *a)
 			return -1;
 	}
 	return 0;
-}
-
-static bool same_file(const struct ofs_offer_line *a,
-    const struct ofs_offer_line *b)
-{
-	return a->o.mtime_ns == b->o.mtime_ns && a->o.ino == b->o.ino &&
-	    a->o.refused == b->o.refused;
-}
-
-/* Do the contents have to be compared for these n entries? */
-static bool differ(const struct ofs_offer_line *l, uint32_t n)
-{
-	for (uint32_t i = 1; i < n; i++)
-		if (!same_file(&l[0], &l[i]))
-			return true;
-	return false;
 }
 
 static int hash_range(struct ofs_manifest *s, uint32_t object, uint64_t off,
@@ -183,24 +184,17 @@ static int put_hashes(struct ofs_agreement *a, struct ofs_buf *b,
     struct optimfs_error *err)
 {
 	uint8_t *buf = malloc(HASH_SAMPLE);
-	int me = a->offer[a->w->rank].leader, ret = 0;
-	uint32_t n;
+	int ret = buf == NULL ? ofs_no_memory(err) : 0;
 
-	if (buf == NULL)
-		return ofs_no_memory(err);
-	for (uint32_t i = 0; i < a->nlines && ret == 0; i += n) {
-		n = same_path(a, i);
-		for (uint32_t k = i; k < i + n && ret == 0; k++) {
-			uint64_t h = 0;
+	for (uint32_t i = 0; i < a->nlines && ret == 0; i++) {
+		const struct ofs_offer_line *l = &a->line[i];
+		uint64_t h = 0;
 
-			if (!differ(a->line + i, n) ||
-			    a->line[k].leader != me || me != a->w->rank)
-				continue;
-			if (!a->line[k].o.refused)
-				ret = hash_file(a->s, a->line[k].index, buf, &h,
-				    err);
-			ofs_wire_u64(b, h);
-		}
+		if (!l->unlike || l->leader != a->w->rank)
+			continue;
+		if (!l->o.refused)
+			ret = hash_file(a->s, l->index, buf, &h, err);
+		ofs_wire_u64(b, h);
 	}
 	free(buf);
 	return ret;
@@ -209,45 +203,30 @@ static int put_hashes(struct ofs_agreement *a, struct ofs_buf *b,
 /* Compares the hashes; each leader sent them in the order of its entries. */
 static int compare(struct ofs_agreement *a, struct ofs_cursor *c)
 {
-	uint32_t n;
+	const struct ofs_offer_line *first = NULL;
+	uint64_t expected = 0;
 
-	for (uint32_t i = 0; i < a->nlines; i += n) {
+	for (uint32_t i = 0; i < a->nlines; i++) {
 		const struct ofs_offer_line *l = &a->line[i];
-		uint64_t first = 0;
+		uint64_t h;
 
-		n = same_path(a, i);
-		if (!differ(l, n))
+		if (!l->unlike)
 			continue;
-		for (uint32_t k = 0; k < n; k++) {
-			uint64_t h = ofs_cursor_le64(&c[l[k].leader]);
-
-			if (k == 0)
-				first = h;
-			if (c[l[k].leader].bad)
-				return ofs_offer_malformed(a, l[k].leader);
-			if (h != first)
-				return optimfs_fail(a->err, EPROTO,
-				    "OFS914 %.200s: ranks %d (%s) and %d (%s) "
-				    "have different files of this name",
-				    l[0].o.path, l[0].leader,
-				    a->w->ops->host(a->w->w, l[0].leader),
-				    l[k].leader,
-				    a->w->ops->host(a->w->w, l[k].leader));
-		}
+		h = ofs_cursor_le64(&c[l->leader]);
+		if (c[l->leader].bad)
+			return ofs_offer_malformed(a, l->leader);
+		if (first == NULL || strcmp(first->o.path, l->o.path) != 0) {
+			first = l;
+			expected = h;
+		} else if (h != expected)
+			return optimfs_fail(a->err, EPROTO,
+			    "OFS914 %.200s: ranks %d (%s) and %d (%s) have "
+			    "different files of this name",
+			    l->o.path, first->leader,
+			    a->w->ops->host(a->w->w, first->leader), l->leader,
+			    a->w->ops->host(a->w->w, l->leader));
 	}
 	return 0;
-}
-
-static bool any_differ(const struct ofs_agreement *a)
-{
-	uint32_t n;
-
-	for (uint32_t i = 0; i < a->nlines; i += n) {
-		n = same_path(a, i);
-		if (differ(a->line + i, n))
-			return true;
-	}
-	return false;
 }
 
 /* Exchanges messages: -1 if a rank is lost or has failed. */
@@ -278,7 +257,7 @@ static int exchange_hashes(struct ofs_agreement *a)
 	struct ofs_buf b = { 0 };
 	int ret;
 
-	if (!any_differ(a))
+	if (!a->unlike)
 		return 0;
 	if (put_hashes(a, &b, &own) == 0)
 		own.code = 0;
@@ -300,17 +279,14 @@ int ofs_manifest_agree(struct ofs_manifest *s, struct optimfs_group *w,
     const char *path, const struct optimfs_error *own,
     struct optimfs_error *err)
 {
-	struct optimfs_error unwanted;
-	struct ofs_agreement a = {
-		.s = s, .w = w, .err = err == NULL ? &unwanted : err
-	};
+	struct ofs_agreement a = { .s = s, .w = w, .err = OFS_SOME_ERROR(err) };
 	struct ofs_buf list = { 0 }, offer = { 0 };
 	/* strings of offers and entries point into these */
 	struct ofs_allgather all, lists = { 0 };
 	int ret;
 
-	ofs_offer_put_list(&a, &list);
-	ofs_offer_put(&a, path, &list, &offer);
+	ofs_offer_put_list(s, &list);
+	ofs_offer_put(s, path, &list, &offer);
 	ret = exchange(&a, own, &offer, &all);
 	if (ret == 0)
 		ret = ofs_offer_take_all(&a, all.of);

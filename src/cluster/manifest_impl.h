@@ -30,6 +30,7 @@ struct ofs_offer_line {
 	struct ofs_object o;
 	int leader;
 	uint32_t index;
+	bool unlike; /* contents of this path have to be compared */
 };
 
 struct ofs_agreement {
@@ -38,21 +39,20 @@ struct ofs_agreement {
 	struct ofs_offer *offer; /* by rank */
 	struct ofs_offer_line *line;
 	uint32_t nlines;
+	bool unlike; /* some are */
 	struct optimfs_error *err;
 };
 
 /* manifest_offer.c: an offer and a list as bytes, and back. */
 /* The files of this rank; empty if s is NULL. */
-void ofs_offer_put_list(const struct ofs_agreement *a, struct ofs_buf *list);
-void ofs_offer_put(const struct ofs_agreement *a, const char *path,
+void ofs_offer_put_list(const struct ofs_manifest *s, struct ofs_buf *list);
+void ofs_offer_put(const struct ofs_manifest *s, const char *path,
     const struct ofs_buf *list, struct ofs_buf *b);
-/* Parses the messages of all ranks; p NULL: none, the rank has died. The bytes
- * must live as long as a. */
-int ofs_offer_take_all(struct ofs_agreement *a,
-    const struct ofs_cursor *by_rank);
+/* Parses the offers of all ranks; p NULL: none, the rank has died. The bytes must
+ * live as long as a. */
+int ofs_offer_take_all(struct ofs_agreement *a, struct ofs_cursor *by_rank);
 /* Parses their lists: for each digest that of the leader. */
-int ofs_offer_take_lists(struct ofs_agreement *a,
-    const struct ofs_cursor *by_rank);
+int ofs_offer_take_lists(struct ofs_agreement *a, struct ofs_cursor *by_rank);
 /* Reports an invalid message of rank: -1. */
 int ofs_offer_malformed(struct ofs_agreement *a, int rank);
 

@@ -45,15 +45,15 @@ static void put_line(struct ofs_buf *b, const struct ofs_object *o)
 
 /* Entries are numbered like objects: a file that disappeared meanwhile is
  * listed as refused. */
-void ofs_offer_put_list(const struct ofs_agreement *a, struct ofs_buf *list)
+void ofs_offer_put_list(const struct ofs_manifest *s, struct ofs_buf *list)
 {
-	for (uint32_t i = 0; a->s != NULL && i < a->s->files->nobjects; i++) {
-		struct ofs_object o = a->s->files->objects[i];
+	for (uint32_t i = 0; s != NULL && i < s->files->nobjects; i++) {
+		struct ofs_object o = s->files->objects[i];
 
 		o.refused |= o.missing;
 		/* other ranks see neither ACLs nor directories of this one */
 		o.stamp.mode &= ~0444u |
-		    ofs_object_access(a->s->files, &a->s->files->objects[i]);
+		    ofs_object_access(s->files, &s->files->objects[i]);
 		put_line(list, &o);
 	}
 }
@@ -91,10 +91,9 @@ static void put_commit(const struct ofs_manifest *s, struct ofs_buf *b)
 	ofs_wire_str(b, decided);
 }
 
-void ofs_offer_put(const struct ofs_agreement *a, const char *path,
+void ofs_offer_put(const struct ofs_manifest *s, const char *path,
     const struct ofs_buf *list, struct ofs_buf *b)
 {
-	const struct ofs_manifest *s = a->s;
 	XXH128_hash_t h = XXH3_128bits(list->data, list->len);
 
 	ofs_wire_str(b, path);
@@ -112,17 +111,17 @@ void ofs_offer_put(const struct ofs_agreement *a, const char *path,
 
 /* Parsing. */
 
-static bool take_offer(struct ofs_cursor c, struct ofs_offer *o)
+static bool take_offer(struct ofs_cursor *c, struct ofs_offer *o)
 {
-	o->path = ofs_wire_take_str(&c);
-	o->rel = ofs_wire_take_str(&c);
-	o->kind = ofs_cursor_u8(&c);
-	o->nfiles = ofs_cursor_le32(&c);
-	o->digest[0] = ofs_cursor_le64(&c);
-	o->digest[1] = ofs_cursor_le64(&c);
-	o->pending = ofs_wire_take_str(&c);
-	o->decided = ofs_wire_take_str(&c);
-	return !c.bad && ofs_cursor_left(&c) == 0;
+	o->path = ofs_wire_take_str(c);
+	o->rel = ofs_wire_take_str(c);
+	o->kind = ofs_cursor_u8(c);
+	o->nfiles = ofs_cursor_le32(c);
+	o->digest[0] = ofs_cursor_le64(c);
+	o->digest[1] = ofs_cursor_le64(c);
+	o->pending = ofs_wire_take_str(c);
+	o->decided = ofs_wire_take_str(c);
+	return !c->bad;
 }
 
 static void find_leader(struct ofs_agreement *a, int rank)
@@ -190,8 +189,7 @@ static int check_offers(struct ofs_agreement *a,
 	return a->s->rel == NULL ? ofs_no_memory(a->err) : 0;
 }
 
-int ofs_offer_take_all(struct ofs_agreement *a,
-    const struct ofs_cursor *by_rank)
+int ofs_offer_take_all(struct ofs_agreement *a, struct ofs_cursor *by_rank)
 {
 	a->offer = calloc((size_t)a->w->size, sizeof(*a->offer));
 	if (a->offer == NULL)
@@ -201,7 +199,7 @@ int ofs_offer_take_all(struct ofs_agreement *a,
 			.path = "", .rel = "", .pending = "", .decided = ""
 		};
 		if (by_rank[r].p != NULL &&
-		    !take_offer(by_rank[r], &a->offer[r]))
+		    !take_offer(&by_rank[r], &a->offer[r]))
 			return ofs_offer_malformed(a, r);
 		find_leader(a, r);
 	}
@@ -228,12 +226,12 @@ static bool take_line(struct ofs_cursor *c, struct ofs_object *o)
 	    o->size <= INT64_MAX;
 }
 
-static int take_list(struct ofs_agreement *a, int rank, struct ofs_cursor c)
+static int take_list(struct ofs_agreement *a, int rank, struct ofs_cursor *c)
 {
 	uint32_t n = a->offer[rank].nfiles;
 	struct ofs_offer_line *grown;
 
-	if (!ofs_cursor_fits(&c, n, LINE_MIN) || n > UINT32_MAX - a->nlines)
+	if (!ofs_cursor_fits(c, n, LINE_MIN) || n > UINT32_MAX - a->nlines)
 		return ofs_offer_malformed(a, rank);
 	grown = reallocarray(a->line, (size_t)a->nlines + n, sizeof(*grown));
 	if (grown == NULL)
@@ -244,19 +242,18 @@ static int take_list(struct ofs_agreement *a, int rank, struct ofs_cursor c)
 
 		l->leader = rank;
 		l->index = i;
-		if (!take_line(&c, &l->o))
+		if (!take_line(c, &l->o))
 			return ofs_offer_malformed(a, rank);
 		a->nlines++;
 	}
-	return ofs_cursor_left(&c) == 0 ? 0 : ofs_offer_malformed(a, rank);
+	return ofs_cursor_left(c) == 0 ? 0 : ofs_offer_malformed(a, rank);
 }
 
-int ofs_offer_take_lists(struct ofs_agreement *a,
-    const struct ofs_cursor *by_rank)
+int ofs_offer_take_lists(struct ofs_agreement *a, struct ofs_cursor *by_rank)
 {
 	for (int r = 0; r < a->w->size; r++)
 		if (a->offer[r].leader == r &&
-		    take_list(a, r, by_rank[r]) == -1)
+		    take_list(a, r, &by_rank[r]) == -1)
 			return -1;
 	return 0;
 }

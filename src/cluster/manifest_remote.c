@@ -1,10 +1,11 @@
-/* manifest_remote.c - fetch segments of files on other ranks */
+/* manifest_remote.c - segments of files, from and for other ranks */
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "cluster/manifest.h"
 #include "cluster/wire.h"
@@ -19,18 +20,16 @@
 /* Bytes in a row from one owner, if a file has several. */
 #define STRIPE OFS_GROUP_ANSWER_MAX
 
-/* Runs of the answer and their destinations. */
-struct part {
-	uint64_t dst, len, n;
-	int64_t dst_pitch;
-};
+/* Most segments of a request. */
+#define SEGMENTS ((OFS_GROUP_REQUEST_MAX - 64) / OFS_WIRE_SEGMENT)
 
+/* The segments have the numbers of their files there, and their places here. */
 struct request {
 	int to;
-	struct ofs_buf bytes;
+	struct ofs_segment *seg;
+	size_t n, cap;
 	uint64_t want;
-	struct part *part;
-	size_t nparts, cap;
+	struct ofs_buf bytes; /* while it is sent */
 };
 
 struct gathering {
@@ -61,7 +60,7 @@ static void forget(struct gathering *g)
 {
 	for (size_t i = 0; i < g->n; i++) {
 		ofs_buf_fini(&g->request[i].bytes);
-		free(g->request[i].part);
+		free(g->request[i].seg);
 		g->request[i] = (struct request){ 0 };
 	}
 	g->n = 0;
@@ -71,27 +70,13 @@ static void forget(struct gathering *g)
 static void lay_out(const struct gathering *g, const struct request *r,
     const uint8_t *answer)
 {
-	for (size_t i = 0; i < r->nparts; i++) {
-		const struct part *p = &r->part[i];
+	for (size_t i = 0; i < r->n; i++) {
+		const struct ofs_segment *seg = &r->seg[i];
 
-		ofs_copy_runs(g->buf + p->dst, p->dst_pitch, answer,
-		    (int64_t)p->len, p->len, p->n);
-		answer += p->len * p->n;
+		ofs_copy_runs(g->buf + seg->dst, seg->dst_pitch, answer,
+		    (int64_t)seg->len, seg->len, seg->n);
+		answer += seg->len * seg->n;
 	}
-}
-
-/* Writes the number of segments to the head of a request. */
-static void count_segments(struct request *r)
-{
-	uint32_t n =
-	    (uint32_t)((r->bytes.len - OFS_WIRE_HEAD) / OFS_WIRE_SEGMENT);
-
-	ofs_put_le(r->bytes.data + 5, n, 4);
-}
-
-static bool other_might(int code)
-{
-	return code == EHOSTDOWN || code == ETIMEDOUT;
 }
 
 /* Adds the rank to the error. 1: another owner may succeed, and this one is
@@ -100,7 +85,8 @@ static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
 	ofs_group_error_in(g->s->group, ask->to, g->err);
-	if (!other_might(ask->err.code) || g->avoid.n == OFS_AVOID_MAX)
+	if ((ask->err.code != EHOSTDOWN && ask->err.code != ETIMEDOUT) ||
+	    g->avoid.n == OFS_AVOID_MAX)
 		return -1;
 	g->avoid.rank[g->avoid.n++] = ask->to;
 	return 1;
@@ -127,9 +113,13 @@ static int put_asks(struct gathering *g, struct ofs_ask *ask)
 	for (size_t i = 0; i < g->n; i++) {
 		struct request *r = &g->request[i];
 
+		ofs_wire_u8(&r->bytes, OFS_WIRE_FETCH);
+		ofs_wire_u32(&r->bytes, g->s->number);
+		ofs_wire_u32(&r->bytes, (uint32_t)r->n);
+		for (size_t k = 0; k < r->n; k++)
+			ofs_wire_segment(&r->bytes, &r->seg[k]);
 		if (r->bytes.bad)
 			return ofs_no_memory(g->err);
-		count_segments(r);
 		ask[i] = (struct ofs_ask){ .to = r->to,
 			.request = r->bytes.data,
 			.nrequest = r->bytes.len,
@@ -157,8 +147,7 @@ static int run(struct gathering *g)
 
 static bool has_room(const struct request *r, uint64_t len)
 {
-	return OFS_GROUP_ANSWER_MAX - r->want >= len &&
-	    OFS_GROUP_REQUEST_MAX - r->bytes.len >= OFS_WIRE_SEGMENT;
+	return OFS_GROUP_ANSWER_MAX - r->want >= len && r->n < SEGMENTS;
 }
 
 /* A request to rank with room for len more bytes. NULL: err; *ret 1: the round
@@ -179,20 +168,7 @@ static struct request *request_to(struct gathering *g, int rank, uint64_t len,
 		return NULL;
 	r = &g->request[g->n++];
 	*r = (struct request){ .to = rank };
-	ofs_wire_u8(&r->bytes, OFS_WIRE_FETCH);
-	ofs_wire_u32(&r->bytes, g->s->number);
-	ofs_wire_u32(&r->bytes, 0); /* set by count_segments */
 	return r;
-}
-
-static int add_part(struct gathering *g, struct request *r,
-    const struct ofs_segment *seg, uint64_t n)
-{
-	if (ofs_grow(r->part, r->nparts, r->cap, g->err) == -1)
-		return -1;
-	r->part[r->nparts++] =
-	    (struct part){ seg->dst, seg->len, n, seg->dst_pitch };
-	return 0;
 }
 
 /* Adds as many runs of seg as fit into one request, or a part of its only run.
@@ -215,9 +191,9 @@ static int add_some(struct gathering *g, struct ofs_segment *seg)
 	max = (OFS_GROUP_ANSWER_MAX - r->want) / some.len;
 	some.n = some.n < max ? some.n : max;
 	some.object = o->index;
-	ofs_wire_segment(&r->bytes, &some);
-	if (add_part(g, r, &some, some.n) == -1)
+	if (ofs_grow(r->seg, r->n, r->cap, g->err) == -1)
 		return -1;
+	r->seg[r->n++] = some;
 	r->want += some.len * some.n;
 	g->want += some.len * some.n;
 	if (some.len < seg->len) {
@@ -279,10 +255,7 @@ static bool may_retry(const struct gathering *g, const struct ofs_segment *segs,
 int ofs_remote_ask(const struct ofs_manifest *s, const struct ofs_segment *segs,
     size_t n, uint8_t *buf, struct optimfs_error *err)
 {
-	struct optimfs_error unwanted;
-	struct gathering g = {
-		.s = s, .buf = buf, .err = err == NULL ? &unwanted : err
-	};
+	struct gathering g = { .s = s, .buf = buf, .err = OFS_SOME_ERROR(err) };
 	int ret;
 
 	do
@@ -389,12 +362,58 @@ static int ask_length(struct gathering *g, const struct ofs_extent *at,
 int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
     uint64_t max, uint64_t *len, struct optimfs_error *err)
 {
-	struct optimfs_error unwanted;
-	struct gathering g = { .s = s, .err = err == NULL ? &unwanted : err };
+	struct gathering g = { .s = s, .err = OFS_SOME_ERROR(err) };
 	int ret;
 
 	do
 		ret = ask_length(&g, at, max, len);
 	while (ret == 1 && !avoided(&g, choose(&g, at->object, at->off)));
 	return ret == 0 ? 0 : -1;
+}
+
+/* For another rank. */
+
+static int no_such_file(struct optimfs_error *err)
+{
+	return optimfs_fail(err, EPROTO,
+	    "OFS913 a request for a file that was not offered");
+}
+
+int ofs_manifest_fetch(struct ofs_request *q, struct optimfs_error *err)
+{
+	const struct ofs_manifest *s = q->manifest;
+	uint32_t n = ofs_cursor_le32(&q->c);
+	struct ofs_segment *seg =
+	    ofs_wire_take_segments(&q->c, n, q->want, err);
+	int ret = 0;
+
+	if (seg == NULL)
+		return -1;
+	for (uint32_t i = 0; i < n && ret == 0; i++)
+		if (seg[i].object >= s->files->nobjects)
+			ret = no_such_file(err);
+	if (ret == 0)
+		ret = ofs_transport_fetch(s->transport, seg, n, q->out, err);
+	free(seg);
+	return ret;
+}
+
+int ofs_manifest_length(struct ofs_request *q, struct optimfs_error *err)
+{
+	const struct ofs_manifest *s = q->manifest;
+	struct ofs_cursor *c = &q->c;
+	struct ofs_extent at = { .object = ofs_cursor_le32(c),
+		.codec = ofs_cursor_u8(c) };
+	uint64_t max, len;
+
+	at.off = ofs_cursor_le64(c);
+	at.len = ofs_cursor_le64(c);
+	max = ofs_cursor_le64(c);
+	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 8 ||
+	    at.codec == OFS_PLAIN || at.object >= s->files->nobjects)
+		return no_such_file(err);
+	if (s->transport->ops->length(s->transport, &at, max, &len, err) == -1)
+		return -1;
+	ofs_put_le(q->out, len, 8);
+	return 0;
 }

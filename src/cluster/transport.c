@@ -154,8 +154,8 @@ static int remote_length(struct ofs_transport *t, const struct ofs_extent *at,
 	return ofs_remote_length(w->manifest, &there, max, len, err);
 }
 
-/* Drops those of a reader; or the oldest of all readers beyond AHEAD_MAX. */
-static void drop_aheads(struct remote *w, const void *reader)
+/* Drops those of a reader; or (NULL) the oldest of all readers from max bytes on. */
+static void drop_aheads(struct remote *w, const void *reader, uint64_t max)
 {
 	TAILQ_HEAD(, ahead) over = TAILQ_HEAD_INITIALIZER(over);
 	struct ahead *a, *next;
@@ -163,8 +163,7 @@ static void drop_aheads(struct remote *w, const void *reader)
 	pthread_mutex_lock(&w->lock);
 	for (a = TAILQ_FIRST(&w->aheads); a != NULL; a = next) {
 		next = TAILQ_NEXT(a, next);
-		if (reader == NULL ? w->ahead_bytes <= AHEAD_MAX
-				   : a->reader != reader)
+		if (reader == NULL ? w->ahead_bytes < max : a->reader != reader)
 			continue;
 		unlink_ahead(w, a);
 		TAILQ_INSERT_TAIL(&over, a, next);
@@ -185,7 +184,7 @@ static void remote_ahead(struct ofs_transport *t, const void *reader,
 	struct ahead *a;
 
 	if (n == 0) {
-		drop_aheads(w, reader);
+		drop_aheads(w, reader, 0);
 		return;
 	}
 	if (group->gather != NULL && group->gather->is_used(group))
@@ -205,7 +204,7 @@ static void remote_ahead(struct ofs_transport *t, const void *reader,
 	TAILQ_INSERT_TAIL(&w->aheads, a, next);
 	w->ahead_bytes += a->bytes;
 	pthread_mutex_unlock(&w->lock);
-	drop_aheads(w, NULL);
+	drop_aheads(w, NULL, AHEAD_MAX);
 }
 
 static bool remote_hole(struct ofs_transport *t, const struct ofs_segment *seg)
@@ -219,13 +218,8 @@ static bool remote_hole(struct ofs_transport *t, const struct ofs_segment *seg)
 static void remote_close(struct ofs_transport *t)
 {
 	struct remote *w = (struct remote *)t;
-	struct ahead *a;
 
-	while ((a = TAILQ_FIRST(&w->aheads)) != NULL) {
-		unlink_ahead(w, a);
-		ofs_remote_drop(a->coming);
-		free(a);
-	}
+	drop_aheads(w, NULL, 0);
 	pthread_mutex_destroy(&w->lock);
 	ofs_transport_close(w->local);
 	ofs_manifest_let(w->manifest);

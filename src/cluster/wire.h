@@ -71,7 +71,6 @@ enum ofs_wire_kind {
 	OFS_WIRE_LOST = 20,
 };
 #define OFS_WIRE_KINDS   21
-#define OFS_WIRE_HEAD    9  /* bytes of a FETCH without segments */
 #define OFS_WIRE_SEGMENT 53 /* bytes of a segment */
 
 static inline void ofs_wire_u8(struct ofs_buf *b, uint8_t v)
