@@ -109,7 +109,7 @@ void ofs_relay_end(struct optimfs_group *w)
 /* The tree of a file. */
 
 struct place {
-	int above;       /* rank to ask; -1: the owner */
+	int above;       /* rank to ask: the owner, or one in the tree */
 	unsigned nbelow; /* ranks that will ask */
 };
 
@@ -177,15 +177,14 @@ static bool find_place(const struct ofs_manifest *s, uint32_t file,
     struct place *at)
 {
 	const struct optimfs_group *w = s->group;
-	struct tree t;
-	int m, p;
+	int owner = s->owner[s->file[file].owner].rank, m, p;
+	struct tree t = find_tree(w, owner);
 
-	t = find_tree(w, s->owner[s->file[file].owner].rank);
 	if (!find_self(&t, &m, &p))
 		return false;
 	*at = (struct place){ .above = p > 0 ? member(&t, m, (p - 1) / 2)
 		    : m > 0                  ? member(&t, (m - 1) / 2, 0)
-					     : -1 };
+					     : owner };
 	for (int k = 1; k <= 2; k++) {
 		int near = member(&t, m, 2 * p + k);
 		int far = p > 0 ? -1 : member(&t, 2 * m + k, 0);
@@ -251,30 +250,6 @@ static int ask_above(const struct ofs_manifest *s, int above,
 	return ret;
 }
 
-static int ask_owner(const struct ofs_manifest *s, struct piece *const *p,
-    size_t n)
-{
-	struct ofs_segment seg[PIECES];
-	uint64_t total = 0;
-	uint8_t *buf;
-	int ret;
-
-	for (size_t i = 0; i < n; i++) {
-		seg[i] = (struct ofs_segment){ .object = p[i]->file,
-			.src = p[i]->off,
-			.dst = total,
-			.len = p[i]->len,
-			.n = 1 };
-		total += p[i]->len;
-	}
-	buf = malloc(total);
-	ret = buf == NULL ? -1 : fetch(s, seg, n, buf, NULL);
-	for (size_t i = 0; i < n && ret == 0; i++)
-		memcpy(p[i]->bytes, buf + seg[i].dst, p[i]->len);
-	free(buf);
-	return ret;
-}
-
 /* The lock is held. NULL: no memory. *made: it is new, and has to be got. */
 static struct piece *find_piece(struct ofs_relay *r, uint32_t file,
     uint64_t off, uint64_t len, unsigned takers, bool *made)
@@ -322,9 +297,7 @@ static bool take(struct ofs_manifest *s, uint32_t file, const struct place *at,
 		p[np++]->users++;
 	}
 	pthread_mutex_unlock(&r->lock);
-	made = nmine > 0 &&
-	    (at->above == -1 ? ask_owner(s, mine, nmine)
-			     : ask_above(s, at->above, mine, nmine)) == 0;
+	made = nmine > 0 && ask_above(s, at->above, mine, nmine) == 0;
 	pthread_mutex_lock(&r->lock);
 	for (size_t i = 0; i < nmine; i++)
 		mine[i]->state = made ? HERE : LOST;

@@ -29,6 +29,7 @@ struct world {
 	int size, machines, owner, silent;
 	_Atomic unsigned bad, refused;
 	bool named;
+	bool serves; /* the owner opens nothing, and only answers */
 	/* Of all steps of a mount: without signs of life. */
 	uint64_t messages, chain;
 	uint64_t
@@ -98,13 +99,14 @@ static void give_up(struct world *x, struct optimfs_group *w, int rank)
 static void be_rank(struct fakegroup *f, int rank, void *ctx)
 {
 	struct world *x = ctx;
-	bool *all = malloc((size_t)x->size);
+	bool *all = malloc((size_t)x->size), idle = x->serves && rank == x->owner;
 	struct optimfs_error err;
 	struct optimfs_group *w;
 
 	if (all == NULL)
 		bail_out("memory");
 	memset(all, true, (size_t)x->size);
+	all[x->owner] = !x->serves;
 	fakegroup_meet(f);
 	if (rank == 0)
 		x->memory = mallinfo2().uordblks + mallinfo2().hblkhd;
@@ -113,6 +115,7 @@ static void be_rank(struct fakegroup *f, int rank, void *ctx)
 	if (w == NULL || optimfs_group_readers(w, all, &err) == -1 ||
 	    optimfs_group_offer(w, each_rank, false, NULL, &err) == -1)
 		bail_out("%s", err.text);
+	w->together = true;
 	fakegroup_meet(f);
 	if (rank == 0) {
 		note(x, -1);
@@ -133,8 +136,9 @@ static void be_rank(struct fakegroup *f, int rank, void *ctx)
 	if (rank == 0)
 		note(x, 1);
 	fakegroup_meet(f);
-	if (optimfs_group_compare(w, NULL, &err) == -1 ||
-	    optimfs_group_agree(w, NULL, &err) == -1)
+	if (!idle &&
+	    (optimfs_group_compare(w, NULL, &err) == -1 ||
+		optimfs_group_agree(w, NULL, &err) == -1))
 		bail_out("%s", err.text);
 	fakegroup_meet(f);
 	if (rank == 0)
@@ -209,6 +213,25 @@ static void test_tree(int size, int machines, int owner, size_t n)
 	    (unsigned)(x.memory / (uint64_t)size));
 }
 
+/* The first that opens on its machine asks the owner. */
+static void test_serving(void)
+{
+	struct world x = { .size = 20,
+		.machines = 4,
+		.owner = 7,
+		.silent = -1,
+		.serves = true };
+	size_t n = (4 << 20) + 321;
+
+	run_world(&x, n);
+	is_u64(x.bad, 0, "all ranks read the index of one that only serves");
+	is_u64(x.calls, 19 * NPIECES(n), "each asks once for each piece");
+	ok(x.most < 2 * n + n / 16 + 1024,
+	    "no rank sends the index to more than two machines");
+	ok(x.total < 3 * (uint64_t)(n + n / 16 + 1024),
+	    "the index comes once to each of the other machines");
+}
+
 static void test_silent(void)
 {
 	struct world x = { .size = 8, .machines = 2, .silent = 1 };
@@ -231,6 +254,7 @@ int main(int argc, char **argv)
 		test_tree(64, 8, 0, (4 << 20) + 321);
 		test_tree(512, 64, 0, (64 << 10) + 321);
 		test_tree(20, 3, 7, (64 << 10) + 321);
+		test_serving();
 		test_silent();
 	}
 	end_ranks();
