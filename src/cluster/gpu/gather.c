@@ -25,6 +25,8 @@ struct setup {
 	char device[64];
 	struct optimfs_error own; /* local error; code 0: none */
 	struct ofs_allgather all;
+	int who; /* the first rank that has failed, if why does not say it */
+	struct optimfs_error why;
 };
 
 /* Exchanges status and some bytes: in all, until the next call. */
@@ -36,7 +38,12 @@ static int say_all(struct setup *s, const void *p, uint64_t n,
 
 	ofs_allgather_fini(&s->all);
 	s->all = (struct ofs_allgather){ .own = &s->own, .mine = &mine };
-	return ofs_allgather(s->w, &s->all, err);
+	if (ofs_allgather(s->w, &s->all, err) == -1)
+		return -1;
+	for (int r = 0; r < s->w->size; r++)
+		if (ofs_cursor_left(&s->all.of[r]) != n)
+			return ofs_wire_malformed(err);
+	return 0;
 }
 
 /* The options of rank 0 apply to all. */
@@ -47,31 +54,22 @@ static int agree_how(struct setup *s, struct optimfs_error *err)
 	if (say_all(s, &how, 1, err) == -1)
 		return -1;
 	how = ofs_cursor_u8(&s->all.of[0]);
-	if (s->all.of[0].bad || how > OPTIMFS_GATHER_NCCL)
-		return optimfs_fail(err, EPROTO,
-		    "OFS913 ranks do not agree on how to gather");
+	if (how > OPTIMFS_GATHER_NCCL)
+		return ofs_wire_malformed(err);
 	s->how.how = how;
 	return 0;
 }
 
 /* Have all ranks succeeded so far? The first failure gives the reason. 1: not
  * all. */
-static int agree(struct setup *s, const void *more, size_t nmore, int *who,
-    struct optimfs_error *why, struct optimfs_error *err)
+static int agree(struct setup *s, const void *more, size_t nmore,
+    struct optimfs_error *err)
 {
-	int ret = say_all(s, more, nmore, err);
-
-	for (int r = 0; r < s->w->size && ret == 0; r++)
-		if (ofs_cursor_left(&s->all.of[r]) != nmore)
-			return optimfs_fail(err, EPROTO,
-			    "OFS913 the message of rank %d about its GPU is "
-			    "invalid: do all ranks run the same version?",
-			    r);
-	if (ret == -1 || s->all.failed == -1)
-		return ret;
-	*who = s->all.failed;
-	*why = s->all.why;
-	return 1;
+	if (say_all(s, more, nmore, err) == -1)
+		return -1;
+	s->who = s->all.failed;
+	s->why = s->all.why;
+	return s->who != -1;
 }
 
 /* The bytes that rank r added in agree. */
@@ -196,9 +194,8 @@ static int prepare(struct setup *s, unsigned timeout, struct optimfs_error *err)
 	return open_gpu(b, timeout, s->device, err);
 }
 
-/* NCCL needs a GPU for each rank. */
-static void find_twins(const struct setup *s, int *who,
-    struct optimfs_error *why)
+/* NCCL needs a GPU for each rank. 1: two have the same. */
+static int find_twins(struct setup *s)
 {
 	const struct ofs_group_ops *ops = s->w->ops;
 
@@ -208,32 +205,29 @@ static void find_twins(const struct setup *s, int *who,
 			    memcmp(added(s, q), added(s, r),
 				sizeof(s->device)) != 0)
 				continue;
-			*who = r;
-			optimfs_fail(why, ENODEV,
+			s->who = r;
+			optimfs_fail(&s->why, ENODEV,
 			    "OFS903 no usable GPU: it would have to share one "
 			    "with rank %d",
 			    q);
-			return;
+			return 1;
 		}
+	return 0;
 }
 
-static int open_all(struct setup *s, unsigned timeout, int *who,
-    struct optimfs_error *why, struct optimfs_error *err)
+static int open_all(struct setup *s, unsigned timeout,
+    struct optimfs_error *err)
 {
 	int ret;
 
 	if (prepare(s, timeout, &s->own) == 0)
 		s->own.code = 0;
-	ret = agree(s, s->device, sizeof(s->device), who, why, err);
-	if (ret != 0)
-		return ret;
-	find_twins(s, who, why);
-	return why->code == 0 ? 0 : 1;
+	ret = agree(s, s->device, sizeof(s->device), err);
+	return ret == 0 ? find_twins(s) : ret;
 }
 
 /* Rank 0 connects all; its error names the rank that could not be. */
-static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
-    struct optimfs_error *err)
+static int connect_all(struct setup *s, struct optimfs_error *err)
 {
 	struct ofs_gpu_gather *b = s->w->gpu_gather;
 	int n, ret;
@@ -242,27 +236,23 @@ static int connect_all(struct setup *s, int *who, struct optimfs_error *why,
 	if (s->w->rank == 0 && ofs_gpu_gather_connect(b, &n, &s->own) == 0 &&
 	    ofs_gpu_gather_keep(b, &s->own) == 0)
 		s->own.code = 0;
-	ret = agree(s, NULL, 0, who, why, err);
-	*who = -1;
+	ret = agree(s, NULL, 0, err);
+	s->who = -1;
 	return ret;
 }
 
 /* Not all ranks can: an error, or rank 0 reports it and the other transport is
  * used. */
-static int without(struct setup *s, int who, const struct optimfs_error *why,
-    struct optimfs_error *err)
+static int without(struct setup *s, struct optimfs_error *err)
 {
 	const struct optimfs_group *w = s->w;
-	struct optimfs_error named = *why;
 	char text[1024];
 
-	if (s->how.how == OPTIMFS_GATHER_NCCL && why->code == ENODEV) {
-		optimfs_fail_as(err, ENODEV, "%s", why->text);
-		return ofs_group_error_in(w, who, err);
-	}
-	if (who != -1)
-		ofs_group_error_in(w, who, &named);
-	snprintf(text, sizeof(text), "%s; gathering over MPI", named.text);
+	if (s->who != -1)
+		ofs_group_error_in(w, s->who, &s->why);
+	if (s->how.how == OPTIMFS_GATHER_NCCL && s->why.code == ENODEV)
+		return optimfs_fail_with(err, &s->why);
+	snprintf(text, sizeof(text), "%s; gathering over MPI", s->why.text);
 	if (w->rank == 0 && s->how.say != NULL)
 		s->how.say(s->how.ctx, text);
 	return 0;
@@ -270,23 +260,22 @@ static int without(struct setup *s, int who, const struct optimfs_error *why,
 
 static int set_up(struct setup *s, struct optimfs_error *err)
 {
-	struct optimfs_error why = { 0 };
 	/* leaves time for the other transport */
 	unsigned timeout = (s->w->timeout + 1) / 2;
-	int who = 0, ret;
+	int ret;
 
 	if (agree_how(s, err) == -1)
 		return -1;
 	if (s->how.how == OPTIMFS_GATHER_MPI ||
 	    (s->how.how == OPTIMFS_GATHER_AUTO && s->w->size == 1))
 		return 0;
-	ret = open_all(s, timeout, &who, &why, err);
+	ret = open_all(s, timeout, err);
 	if (ret == 0)
-		ret = connect_all(s, &who, &why, err);
+		ret = connect_all(s, err);
 	if (ret == 1) {
 		stop(s->w);
 		group_free(s->w);
-		ret = without(s, who, &why, err);
+		ret = without(s, err);
 	}
 	return ret;
 }

@@ -12,12 +12,6 @@
 /* A rank that has not requested its bytes for this time never will. */
 #define LEASE_MS (60 * 1000)
 
-static int malformed(struct optimfs_error *err)
-{
-	return optimfs_fail(err, EPROTO,
-	    "OFS913 an invalid request about GPUs");
-}
-
 /* Missing: the requesting rank uses the other transport. */
 static int not_here(const struct ofs_gpu_gather *b, struct optimfs_error *err)
 {
@@ -126,7 +120,7 @@ static int answer_stage(struct ofs_request *q, struct optimfs_error *err)
 
 	if (c->bad || ofs_cursor_left(c) != 0 || q->want != 8 || len == 0 ||
 	    len > OFS_GPU_BLOCK || file >= s->files->nobjects)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	if (not_here(b, err) == -1)
 		return -1;
 	i = get_stage(b, q->from, len, &token, err);
@@ -153,7 +147,7 @@ int ofs_gpu_gather_draw(struct ofs_gpu_gather *b, int from, const int *owner,
 	for (uint32_t i = 0; i < n; i++)
 		if (owner[i] < 0 || owner[i] >= b->group->size ||
 		    owner[i] == from)
-			return malformed(err);
+			return ofs_wire_malformed(err);
 	pthread_mutex_lock(&b->lock);
 	all = is_connected(b, from);
 	for (uint32_t i = 0; i < n; i++)
@@ -178,11 +172,11 @@ static int answer_sequence(struct ofs_request *q, struct optimfs_error *err)
 
 	if (n > ROUND_BLOCKS || q->want != (n + 1) * UINT64_C(8) ||
 	    w->rank != 0)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	for (uint32_t i = 0; i < n; i++)
 		owner[i] = (int)ofs_cursor_le32(c);
 	if (c->bad || ofs_cursor_left(c) != 0)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	if (not_here(w->gpu_gather, err) == -1 ||
 	    ofs_gpu_gather_draw(w->gpu_gather, q->from, owner, n, sequence,
 		err) == -1)
@@ -266,11 +260,11 @@ static int answer_send(struct ofs_request *q, struct optimfs_error *err)
 	uint32_t n = ofs_cursor_le32(c);
 
 	if (n == 0 || n > ROUND_BLOCKS)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	for (uint32_t i = 0; i < n; i++)
 		token[i] = ofs_cursor_le64(c);
 	if (c->bad || ofs_cursor_left(c) != 0)
-		return malformed(err);
+		return ofs_wire_malformed(err);
 	if (sequence != OFS_NO_SEQUENCE && not_here(w->gpu_gather, err) == 0)
 		return send(w->gpu_gather, q->from, sequence, token, n, err);
 	for (uint32_t i = 0; i < n && w->gpu_gather != NULL; i++)

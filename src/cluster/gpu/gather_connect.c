@@ -209,9 +209,9 @@ int ofs_gpu_gather_answer_connect(struct ofs_request *q,
 
 /* A new connection, on rank 0 for all. */
 
-/* The ranks to connect: how many. Numbers of their transfers begin anew. */
+/* Calls to the ranks to connect: how many. Numbers of their transfers begin anew. */
 static int choose_ranks(struct ofs_gpu_gather *b, unsigned connection,
-    int *rank)
+    struct ofs_call *call)
 {
 	struct optimfs_group *w = b->group;
 	int n = 0;
@@ -222,7 +222,7 @@ static int choose_ranks(struct ofs_gpu_gather *b, unsigned connection,
 		pthread_mutex_lock(&b->lock);
 		if (!lost && b->sequence[r] != NO_GPU) {
 			b->sequence[r] = OFS_FIRST_OF(connection);
-			rank[n++] = r;
+			call[n++].to = r;
 		}
 		pthread_mutex_unlock(&b->lock);
 	}
@@ -251,48 +251,35 @@ static int take_results(struct ofs_gpu_gather *b, struct ofs_call *call, int n,
 	return ret;
 }
 
-/* rank has space for all, and gets the n that were called. */
-static int connect_ranks(struct ofs_gpu_gather *b, int *rank, int *n,
+int ofs_gpu_gather_connect(struct ofs_gpu_gather *b, int *n,
     struct optimfs_error *err)
 {
+	struct ofs_call *call =
+	    ofs_alloc((size_t)b->group->size, sizeof(*call), err);
 	unsigned connection = atomic_load(&b->over) + 1;
 	struct ofs_buf q = { 0 };
 	uint8_t id[OFS_GPU_ID];
-	struct ofs_call *call;
 	int ret = -1;
 
-	*n = choose_ranks(b, connection, rank);
-	if (*n == 1 && b->group->size > 1)
-		return optimfs_fail(err, ENOTCONN,
-		    "OFS901 NCCL: no other rank is left");
-	if (b->ops->name_it(b->gpu, id, err) == -1)
+	if (call == NULL)
 		return -1;
-	ofs_wire_u8(&q, OFS_WIRE_CONNECT);
-	ofs_wire_u8(&q, (uint8_t)connection);
-	ofs_buf_put(&q, id, sizeof(id));
-	call = ofs_alloc((size_t)*n + 1, sizeof(*call), err);
-	for (int i = 0; i < *n && call != NULL; i++) {
-		ofs_wire_u32(&q, (uint32_t)rank[i]);
-		call[i] = (struct ofs_call){ .to = rank[i], .request = &q };
-	}
-	if (call != NULL) {
+	*n = choose_ranks(b, connection, call);
+	if (*n == 1 && b->group->size > 1) {
+		optimfs_fail(err, ENOTCONN,
+		    "OFS901 NCCL: no other rank is left");
+	} else if (b->ops->name_it(b->gpu, id, err) == 0) {
+		ofs_wire_u8(&q, OFS_WIRE_CONNECT);
+		ofs_wire_u8(&q, (uint8_t)connection);
+		ofs_buf_put(&q, id, sizeof(id));
+		for (int i = 0; i < *n; i++) {
+			ofs_wire_u32(&q, (uint32_t)call[i].to);
+			call[i].request = &q;
+		}
 		ofs_group_call(b->group, call, (size_t)*n);
 		ret = take_results(b, call, *n, err);
 	}
 	free(call);
 	ofs_buf_fini(&q);
-	return ret;
-}
-
-int ofs_gpu_gather_connect(struct ofs_gpu_gather *b, int *n,
-    struct optimfs_error *err)
-{
-	int *rank = ofs_alloc((size_t)b->group->size, sizeof(*rank), err), ret;
-
-	if (rank == NULL)
-		return -1;
-	ret = connect_ranks(b, rank, n, err);
-	free(rank);
 	return ret;
 }
 

@@ -27,11 +27,10 @@
 
 static bool dense(const struct ofs_segment *s)
 {
-	if (s->n == 1 || s->len == 0 || s->n == 0)
-		return true;
-	return s->src_pitch >= (int64_t)s->len &&
-	    s->dst_pitch >= (int64_t)s->len &&
-	    (uint64_t)s->src_pitch / s->len < SPARSE;
+	return s->n == 1 ||
+	    (s->src_pitch >= (int64_t)s->len &&
+		s->dst_pitch >= (int64_t)s->len &&
+		(uint64_t)s->src_pitch / s->len < SPARSE);
 }
 
 static bool suits(const struct ofs_gpu_gather *b,
@@ -42,13 +41,11 @@ static bool suits(const struct ofs_gpu_gather *b,
 		const struct ofs_segment *s = &segs[i];
 		uint64_t last;
 
-		if (s->codec != OFS_PLAIN || !dense(s))
-			return false;
 		if (s->len == 0 || s->n == 0)
 			continue;
+		if (s->codec != OFS_PLAIN || !dense(s))
+			return false;
 		last = s->dst + (s->n - 1) * (uint64_t)s->dst_pitch + s->len;
-		if (s->n == 1)
-			last = s->dst + s->len;
 		*end = last > *end ? last : *end;
 		*bytes += s->len * s->n;
 	}
@@ -102,10 +99,9 @@ static struct ofs_want *get_want(struct ofs_round *r, uint32_t file,
 static int add_run(struct ofs_round *r, const struct ofs_want *w, uint64_t at,
     const struct ofs_segment *s)
 {
-	uint64_t dst = s->dst - r->base, end = dst + s->len;
+	uint64_t dst = s->dst - r->base;
+	uint64_t end = dst + (s->n - 1) * (uint64_t)s->dst_pitch + s->len;
 
-	if (s->n > 1)
-		end += (s->n - 1) * (uint64_t)s->dst_pitch;
 	if (ofs_grow(r->run, r->nruns, r->cap, &r->err) == -1)
 		return -1;
 	r->run[r->nruns++] = (struct ofs_gpu_run){
@@ -139,8 +135,7 @@ static struct ofs_segment part_of(const struct ofs_segment *s,
 
 static uint64_t extent(const struct ofs_segment *s)
 {
-	return s->n == 1 ? s->len
-			 : (s->n - 1) * (uint64_t)s->src_pitch + s->len;
+	return (s->n - 1) * (uint64_t)s->src_pitch + s->len;
 }
 
 /* Adds a segment in the window, block by block. */

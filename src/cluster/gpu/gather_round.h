@@ -40,21 +40,4 @@ struct ofs_round {
 /* Fetches the added runs to the reader's buffer, and resets the round. */
 int ofs_round_run(struct ofs_round *r);
 
-/* Requests to other ranks; errors go to err of the round. */
-
-/* Sends requests to all owners that were not asked yet; each reads what it has
- * to send. Sets the tokens of those that succeed, even if others fail. EBUSY:
- * an owner has no free memory at the moment. */
-int ofs_round_stage(struct ofs_round *r);
-/* The other ranks that send something. */
-uint32_t ofs_round_owners(const struct ofs_round *r, int *owner);
-/* Draws the sequence numbers of this rank and of n owners. */
-int ofs_round_draw(struct ofs_round *r, const int *owner, uint32_t n,
-    uint64_t *sequence);
-/* Tells each owner to send at its sequence number. NULL: not to send. */
-int ofs_round_tell(struct ofs_round *r, const int *owner, uint32_t n,
-    const uint64_t *sequence);
-/* Releases what owners have read in vain. */
-void ofs_round_drop(struct ofs_round *r);
-
 #endif
