@@ -3,6 +3,7 @@
 #ifndef OFS_CLUSTER_GPU_MODULE_H
 #define OFS_CLUSTER_GPU_MODULE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"
@@ -13,7 +14,7 @@
  * connection to the GPUs of other ranks. It knows nothing of checkpoints, nor
  * of how ranks agree on transfers: see cluster/gpu/gather.h. It exports one
  * struct ofs_gpu_ops called optimfs_gpu_module. */
-#define OFS_GPU_VERSION 3
+#define OFS_GPU_VERSION 4
 #define OFS_GPU_SYMBOL  "optimfs_gpu_module"
 
 /* GPU memory is an array of blocks for gathered bytes. */
@@ -75,7 +76,8 @@ struct ofs_gpu_work {
 	void (*done)(struct ofs_gpu_work *work);
 	void *ctx;
 	struct optimfs_error err;
-	struct ofs_gpu_work *next; /* of the module */
+	struct ofs_gpu_work *next; /* of the module, like arrived */
+	bool arrived;              /* its transfers are done */
 };
 
 struct ofs_gpu_ops {

@@ -24,7 +24,7 @@ int64_t nccl_deadline(const struct ofs_gpu *g)
 
 static bool travels(const struct ofs_gpu_work *work)
 {
-	return work->nreceives > 0 || work->nsends > 0;
+	return !work->arrived && (work->nreceives > 0 || work->nsends > 0);
 }
 
 static void finish(struct ofs_gpu_work *work, const struct optimfs_error *err)
@@ -54,19 +54,14 @@ static void hang_up(struct ofs_gpu *g, const struct optimfs_error *err)
 		finish(nccl_flight(g, i)->work, err);
 }
 
-static void fail_placing(struct ofs_gpu *g, const struct optimfs_error *err)
+/* The layout in progress is over. */
+static void end_layout(struct ofs_gpu *g, const struct optimfs_error *err)
 {
 	struct ofs_gpu_work *work = g->layout.work;
 
 	g->layout.work = NULL;
-	g->layout.stage = STAGE_IDLE;
 	if (work != NULL)
 		finish(work, err);
-	while ((work = g->placing) != NULL) {
-		g->placing = work->next;
-		finish(work, err);
-	}
-	g->placing_end = &g->placing;
 }
 
 /* CUDA has failed: the GPU is not used any more. */
@@ -76,7 +71,7 @@ static void give_up(struct ofs_gpu *g, const struct optimfs_error *err)
 	pthread_mutex_lock(&g->lock);
 	g->failed = true;
 	pthread_mutex_unlock(&g->lock);
-	fail_placing(g, err);
+	end_layout(g, err);
 }
 
 static void lose(struct ofs_gpu *g, const struct optimfs_error *err)
@@ -87,45 +82,32 @@ static void lose(struct ofs_gpu *g, const struct optimfs_error *err)
 		give_up(g, err);
 }
 
-/* Steps of the state machine; each returns whether it did anything. */
-
-static void laid_out(struct ofs_gpu *g, struct ofs_gpu_work *work)
+/* Queues work; in any thread. */
+static void submit(struct ofs_gpu *g, struct ofs_gpu_work *work)
 {
-	if (work->nruns == 0) {
-		finish(work, NULL);
-		return;
-	}
+	struct ofs_gpu_work **end;
+
 	work->next = NULL;
-	*g->placing_end = work;
-	g->placing_end = &work->next;
+	pthread_mutex_lock(&g->lock);
+	for (end = &g->queue; *end != NULL; end = &(*end)->next)
+		;
+	*end = work;
+	g->news = true;
+	pthread_cond_broadcast(&g->wake);
+	pthread_mutex_unlock(&g->lock);
 }
+
+/* Steps of the state machine; each returns whether it did anything. */
 
 static bool step_layout(struct ofs_gpu *g)
 {
-	struct ofs_gpu_work *work = g->layout.work;
 	struct optimfs_error err;
-	int ret;
+	int ret = g->layout.work == NULL ? 0 : nccl_layout_poll(g, &err);
 
-	if (work == NULL) {
-		work = g->placing;
-		if (work == NULL)
-			return false;
-		g->placing = work->next;
-		if (g->placing == NULL)
-			g->placing_end = &g->placing;
-		g->layout.work = work;
-		if (nccl_layout_start(g, work, &err) == -1)
-			give_up(g, &err);
-		return true;
-	}
-	ret = nccl_layout_poll(g, &err);
-	if (ret == 1) {
-		g->layout.work = NULL;
-		g->layout.stage = STAGE_IDLE;
-		finish(work, NULL);
-	} else if (ret == -1) {
+	if (ret == 1)
+		end_layout(g, NULL);
+	else if (ret == -1)
 		give_up(g, &err);
-	}
 	return ret != 0;
 }
 
@@ -142,7 +124,11 @@ static bool step_transfer(struct ofs_gpu *g)
 
 		g->flight++;
 		g->nflights--;
-		laid_out(g, work);
+		work->arrived = true;
+		if (work->nruns > 0)
+			submit(g, work);
+		else
+			finish(work, NULL);
 	} else if (ret == -1) {
 		lose(g, &err);
 	}
@@ -156,15 +142,17 @@ static bool hopeless(const struct ofs_gpu *g, const struct ofs_gpu_work *work)
 	    (travels(work) && (!g->connected || work->sequence < g->sequence));
 }
 
-/* Takes from the queue: work that cannot be done, work without transfers, and
+/* Takes from the queue: work that cannot be done, work that can be laid out, and
  * work with the next sequence number. NULL: none. The lock is held. */
 static struct ofs_gpu_work *take(struct ofs_gpu *g)
 {
 	struct ofs_gpu_work **at = &g->queue, *work;
 
 	for (; (work = *at) != NULL; at = &work->next)
-		if (hopeless(g, work) || !travels(work) ||
-		    (work->sequence == g->sequence && nccl_comm_ready(g)))
+		if (hopeless(g, work) ||
+		    (travels(work) ? work->sequence == g->sequence &&
+					nccl_comm_ready(g)
+				   : g->layout.work == NULL))
 			break;
 	if (work != NULL)
 		*at = work->next;
@@ -176,7 +164,9 @@ static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
 	struct optimfs_error err;
 
 	if (!travels(work)) {
-		laid_out(g, work);
+		g->layout.work = work;
+		if (nccl_layout_start(g, work, &err) == -1)
+			give_up(g, &err);
 		return;
 	}
 	g->sequence++;
@@ -188,11 +178,15 @@ static void begin(struct ofs_gpu *g, struct ofs_gpu_work *work)
 /* Watches for a missing sequence number: its participant has gone. */
 static void watch_sequence(struct ofs_gpu *g)
 {
+	const struct ofs_gpu_work *work;
 	struct optimfs_error err;
 	bool waiting;
 
 	pthread_mutex_lock(&g->lock);
-	waiting = g->queue != NULL && g->connected && g->nflights == 0;
+	work = g->queue;
+	while (work != NULL && !travels(work))
+		work = work->next;
+	waiting = work != NULL && g->connected && g->nflights == 0;
 	pthread_mutex_unlock(&g->lock);
 	if (!waiting)
 		g->waiting_since = 0;
@@ -324,7 +318,7 @@ static void end(struct ofs_gpu *g)
 
 	optimfs_fail(&err, ENOTCONN, "OFS901 the GPU was released");
 	hang_up(g, &err);
-	fail_placing(g, &err);
+	end_layout(g, &err);
 	while ((work = g->queue) != NULL) {
 		g->queue = work->next;
 		finish(work, &err);
@@ -413,7 +407,6 @@ static struct ofs_gpu *open_gpu(const struct ofs_gpu_config *config,
 		return NULL;
 	}
 	g->config = *config;
-	g->placing_end = &g->placing;
 	g->name = device;
 	g->order = ORDER_OPEN; /* until it is */
 	g->order_err = err;
@@ -492,20 +485,6 @@ static void *get_stage(struct ofs_gpu *g, uint32_t i)
 static const void *get_window(struct ofs_gpu *g, uint32_t i)
 {
 	return g->window[i];
-}
-
-static void submit(struct ofs_gpu *g, struct ofs_gpu_work *work)
-{
-	struct ofs_gpu_work **end;
-
-	work->next = NULL;
-	pthread_mutex_lock(&g->lock);
-	for (end = &g->queue; *end != NULL; end = &(*end)->next)
-		;
-	*end = work;
-	g->news = true;
-	pthread_cond_broadcast(&g->wake);
-	pthread_mutex_unlock(&g->lock);
 }
 
 static void disconnect(struct ofs_gpu *g, uint64_t below, const char *why)

@@ -17,17 +17,12 @@
 /* One thread makes all calls of CUDA and NCCL: a state machine that polls while
  * anything is in progress. Some transfers and one layout are in progress, transfers
  * on one stream and the layout on another. */
-enum nccl_stage {
-	STAGE_IDLE,
-	STAGE_STARTING, /* NCCL has not put it on the stream yet */
-	STAGE_RUNNING,
-};
 struct nccl_engine {
 	cudaStream_t stream;
 	cudaEvent_t event;
 	cudaEvent_t uploaded; /* of a transfer: what is sent is on the GPU */
 	struct ofs_gpu_work *work;
-	enum nccl_stage stage;
+	bool running; /* a transfer: NCCL has put it on the stream */
 	int64_t deadline; /* ms; INT64_MAX: none */
 };
 
@@ -80,7 +75,6 @@ struct ofs_gpu {
 	struct nccl_abort *abort; /* NULL: not started */
 	bool stuck; /* NCCL or the kernel may still use the memory, so it is
 		     * not freed */
-	struct ofs_gpu_work *placing, **placing_end; /* to be laid out */
 	uint64_t first, sequence; /* first and next number of the connection */
 	int *place, nplaces;      /* by rank: its number in NCCL */
 	/* ms: since when a sequence number is missing */
@@ -92,7 +86,7 @@ struct ofs_gpu {
 
 	pthread_mutex_t lock; /* protects the members below */
 	pthread_cond_t wake, ordered;
-	struct ofs_gpu_work *queue;
+	struct ofs_gpu_work *queue; /* for transfers, and to be laid out */
 	bool connected, failed;
 	uint64_t below; /* connections with a lower first number are over */
 	bool news;      /* something was submitted */
@@ -139,7 +133,7 @@ static inline bool nccl_comm_ready(struct ofs_gpu *g)
 {
 	return g->nflights == 0 ||
 	    (g->nflights < NCCL_FLIGHTS &&
-		nccl_flight(g, g->nflights - 1)->stage != STAGE_STARTING);
+		nccl_flight(g, g->nflights - 1)->running);
 }
 /* Starts the transfers of work, which is in progress even if that fails. */
 int nccl_comm_start(struct ofs_gpu *g, struct ofs_gpu_work *work,

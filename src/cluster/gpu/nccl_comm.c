@@ -102,7 +102,7 @@ static struct nccl_engine *add_flight(struct ofs_gpu *g,
 	struct nccl_engine *t = nccl_flight(g, g->nflights++);
 
 	t->work = work;
-	t->stage = STAGE_STARTING;
+	t->running = false;
 	t->deadline = nccl_deadline(g);
 	return t;
 }
@@ -327,13 +327,12 @@ int nccl_comm_poll(struct ofs_gpu *g, struct optimfs_error *err)
 
 	if (ret == -1)
 		return -1;
-	if (ret == 1 && last->stage == STAGE_STARTING) {
+	if (ret == 1 && !last->running) {
 		e = cudaEventRecord(last->event, last->stream);
 		if (e != cudaSuccess)
 			return nccl_cuda_fail(err, e, "an event");
-		last->stage = STAGE_RUNNING;
+		last->running = true;
 	}
-	return first->stage == STAGE_RUNNING
-	    ? nccl_reached(first->event, err, "a transfer")
-	    : 0;
+	return first->running ? nccl_reached(first->event, err, "a transfer")
+			      : 0;
 }

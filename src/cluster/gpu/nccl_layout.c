@@ -38,8 +38,6 @@ int nccl_layout_start(struct ofs_gpu *g, struct ofs_gpu_work *work,
 		e = cudaEventRecord(l->event, l->stream);
 	if (e != cudaSuccess)
 		return nccl_cuda_fail(err, e, "laying out");
-	l->work = work;
-	l->stage = STAGE_RUNNING;
 	l->deadline = nccl_deadline(g);
 	return 0;
 }

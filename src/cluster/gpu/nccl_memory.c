@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/gpu/launch.h"
 #include "cluster/gpu/nccl.h"
 #include "cluster/gpu/near.h"
 
@@ -189,17 +188,12 @@ static int allocate(struct ofs_gpu *g, struct optimfs_error *err)
 static int load_kernel(struct ofs_gpu *g, struct optimfs_error *err)
 {
 	struct ofs_gpu_run one = { .len = 1, .n = 1 };
+	struct ofs_gpu_work work = { .run = &one, .nruns = 1, .nout = 1 };
 	cudaError_t e;
 
-	*g->pinned_runs = one;
-	ofs_place_number(g->pinned_runs, 1);
-	e = cudaMemcpyAsync(g->runs, g->pinned_runs, sizeof(one),
-	    cudaMemcpyHostToDevice, g->layout.stream);
-	if (e == cudaSuccess)
-		e = ofs_place_launch(g->runs, 1, 1, g->blocks, g->out[0],
-		    g->layout.stream);
-	if (e == cudaSuccess)
-		e = cudaStreamSynchronize(g->layout.stream);
+	if (nccl_layout_start(g, &work, err) == -1)
+		return -1;
+	e = cudaStreamSynchronize(g->layout.stream);
 	return e == cudaSuccess ? 0 : nccl_cuda_fail(err, e, "its kernel");
 }
 
