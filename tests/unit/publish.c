@@ -664,7 +664,9 @@ static void test_fifo(void)
 
 int main(void)
 {
-	snprintf(top, sizeof(top), "/tmp/optimfs-publish-%d", (int)getpid());
+	snprintf(top, sizeof(top), "%s/optimfs-publish-XXXXXX", tap_tmpdir());
+	if (mkdtemp(top) == NULL)
+		bail_out("%s: %s", top, strerror(errno));
 	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {
 		test_works(&scenarios[i]);
 		test_errors(&scenarios[i], EIO);

@@ -454,7 +454,9 @@ int main(void)
 		"pytorch/fsdp1_sharded_orig_hybridshard_w4/ckpt_rankfiles",
 		"pytorch/dcp_fsdp2_w3/ckpt" };
 
-	snprintf(top, sizeof(top), "/tmp/optimfs-scatter-%d", (int)getpid());
+	snprintf(top, sizeof(top), "%s/optimfs-scatter-XXXXXX", tap_tmpdir());
+	if (mkdtemp(top) == NULL)
+		bail_out("%s: %s", top, strerror(errno));
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		test_checkpoint(names[i]);
 	if (chdir("/") == 0) {
