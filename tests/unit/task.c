@@ -309,13 +309,9 @@ static void fail_early(struct job *j, int r, struct optimfs_group *w)
 		return;
 	if (r == t->bad)
 		optimfs_fail(&own, EDQUOT, "its disk is full");
-	for (int i = 0; own.code == 0 && i < 500; i++) {
-		(void)ofs_task_check(w, &own);
+	while (own.code == 0 && ofs_task_check(w, &own) == 0)
 		usleep(10000);
-	}
-	t->ret[r] = own.code == 0
-	    ? 1
-	    : ofs_task_barrier(w, &own, NULL, NULL, &j->err[r]);
+	t->ret[r] = ofs_task_barrier(w, &own, NULL, NULL, &j->err[r]);
 	ofs_task_end(w);
 }
 
