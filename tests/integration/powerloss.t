@@ -207,12 +207,13 @@ push_after() {
 
 record() { # SCENE: base, log
 	cp empty base
-	on_disk base && "$1_before" && umount fs || return 1
+	on_disk base && "$1_before" && eventually umount fs || return 1
 	cp base image
 	: >marks
 	"$disklog" serve image log disk &
 	eventually test -e disk/disk
-	on_disk disk/disk && "$1" && umount fs && umount disk && wait $!
+	on_disk disk/disk && "$1" && eventually umount fs && eventually umount disk &&
+	    wait $!
 }
 look() { # SCENE FLUSHES WHICH
 	cp base state && "$disklog" replay log state "$2" "$3" || return 1
