@@ -85,8 +85,11 @@ static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
 	ofs_group_error_in(g->s->group, ask->to, g->err);
-	if ((ask->err.code != EHOSTDOWN && ask->err.code != ETIMEDOUT) ||
-	    g->avoid.n == OFS_AVOID_MAX)
+	if (ask->err.code != EHOSTDOWN && ask->err.code != ETIMEDOUT)
+		return -1;
+	if (ofs_manifest_avoids(g->s, &g->avoid, ask->to))
+		return 1; /* other requests to it have failed, too */
+	if (g->avoid.n == OFS_AVOID_MAX)
 		return -1;
 	g->avoid.rank[g->avoid.n++] = ask->to;
 	return 1;

@@ -200,6 +200,31 @@ static void check_length(struct job *j, const struct ofs_manifest *s)
 #endif
 }
 
+/* More requests fail at once than ranks are remembered. */
+static void check_many(struct job *j, const struct ofs_manifest *s,
+    uint32_t file)
+{
+	enum { MANY = OFS_AVOID_MAX + 4, LEN = 5 << 19 };
+	uint8_t *buf = malloc((size_t)MANY * LEN);
+	struct ofs_segment seg[MANY];
+	struct optimfs_error err;
+
+	if (buf == NULL)
+		bail_out("out of memory");
+	for (size_t i = 0; i < MANY; i++)
+		seg[i] = (struct ofs_segment){
+			.object = file, .len = LEN, .n = 1, .dst = i * LEN
+		};
+	for (int rank = 1; rank <= 2; rank++) {
+		fakegroup_mute(j->f, rank, 1);
+		is_int(ofs_remote_fetch(s, seg, MANY, buf, &err), 0,
+		    "%d requests are repeated if rank %d is silent", MANY,
+		    rank);
+		fakegroup_mute(j->f, rank, 0);
+	}
+	free(buf);
+}
+
 static void check_large(struct job *j, int rank, struct optimfs_group *w)
 {
 	struct fakegroup_counts *c = fakegroup_counts(j->f);
@@ -222,6 +247,7 @@ static void check_large(struct job *j, int rank, struct optimfs_group *w)
 	    "both ranks that have the file answer requests");
 
 	check_length(j, s);
+	check_many(j, s, seg.object);
 	fakegroup_mute(j->f, 1, 1);
 	t->bad = 0;
 	check_segments(s, seg.object, t);
