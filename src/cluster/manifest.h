@@ -118,7 +118,7 @@ static inline struct ofs_manifest *ofs_manifest_of(const struct ofs_namespace
 
 /* Handlers of FETCH and LENGTH: manifest_remote.c. */
 ofs_handler_fn ofs_manifest_fetch, ofs_manifest_length;
-/* Handler of RESCAN: manifest_refresh.c. */
+/* Handler of RESCAN: manifest_agree.c. */
 ofs_handler_fn ofs_manifest_rescan;
 
 /* Fetches segments of files of s that are not on this rank from their owners:

@@ -15,8 +15,8 @@
 /* The offer of a rank, without its list of files. Strings point into its
  * message. */
 struct ofs_offer {
-	const char *path, *rel;
-	uint8_t kind;
+	const char *path, *rel; /* rel: "": a directory */
+	bool there;
 	uint32_t nfiles;
 	uint64_t digest[2]; /* digest of its list */
 	/* Of an interrupted commit: the id prepared here, and the id decided by
@@ -55,10 +55,5 @@ int ofs_offer_take_all(struct ofs_agreement *a, struct ofs_cursor *by_rank);
 int ofs_offer_take_lists(struct ofs_agreement *a, struct ofs_cursor *by_rank);
 /* Reports an invalid message of rank: -1. */
 int ofs_offer_malformed(struct ofs_agreement *a, int rank);
-
-/* manifest_agree.c */
-/* Sets the files and owners of s from all lists. */
-int ofs_agreement_merge(struct ofs_agreement *a);
-void ofs_agreement_fini(struct ofs_agreement *a);
 
 #endif

@@ -16,8 +16,6 @@
 #include "journal/stage.h"
 #include "journal/stage_path.h"
 
-enum kind { NOTHING, DIRECTORY, FILE_IN_DIRECTORY };
-
 int ofs_offer_malformed(struct ofs_agreement *a, int rank)
 {
 	ofs_wire_malformed(a->err);
@@ -98,10 +96,7 @@ void ofs_offer_put(const struct ofs_manifest *s, const char *path,
 
 	ofs_wire_str(b, path);
 	ofs_wire_str(b, s == NULL ? "" : s->rel);
-	ofs_wire_u8(b,
-	    s == NULL || s->dir.fd == -1 ? NOTHING
-		: s->rel[0] == '\0'      ? DIRECTORY
-					 : FILE_IN_DIRECTORY);
+	ofs_wire_u8(b, s != NULL && s->dir.fd != -1);
 	ofs_wire_u32(b, s == NULL ? 0 : s->files->nobjects);
 	ofs_wire_u64(b, h.low64);
 	ofs_wire_u64(b, h.high64);
@@ -115,7 +110,7 @@ static bool take_offer(struct ofs_cursor *c, struct ofs_offer *o)
 {
 	o->path = ofs_wire_take_str(c);
 	o->rel = ofs_wire_take_str(c);
-	o->kind = ofs_cursor_u8(c);
+	o->there = ofs_cursor_u8(c) != 0;
 	o->nfiles = ofs_cursor_le32(c);
 	o->digest[0] = ofs_cursor_le64(c);
 	o->digest[1] = ofs_cursor_le64(c);
@@ -168,13 +163,13 @@ static int check_offers(struct ofs_agreement *a,
 			    "OFS914 ranks 0 and %d were given different "
 			    "checkpoints: %.150s and %.150s",
 			    r, a->offer[0].path, o->path);
-		if (o->kind == NOTHING)
+		if (!o->there)
 			continue;
 		if (first == NULL) {
 			first = o;
 			was = r;
 		}
-		if (o->kind != first->kind || strcmp(o->rel, first->rel) != 0)
+		if (strcmp(o->rel, first->rel) != 0)
 			return optimfs_fail(a->err, EPROTO,
 			    "OFS914 %.200s is not the same file or directory "
 			    "on ranks %d and %d",

@@ -43,7 +43,7 @@ static int get_stage(struct ofs_gpu_gather *b, int to, uint64_t len,
 		if (b->stage[i].token == 0 || abandoned(b, &b->stage[i]))
 			found = i;
 	if (found != -1) {
-		*token = ++b->token;
+		*token = ++b->token * OFS_GPU_STAGES + (uint64_t)found;
 		b->stage[found] = (struct stage){
 			.token = *token, .len = len, .to = to, .going = true
 		};
@@ -64,20 +64,18 @@ void ofs_gpu_gather_free_stage(struct ofs_gpu_gather *b, uint32_t i)
 int ofs_gpu_gather_take_stage(struct ofs_gpu_gather *b, uint64_t token, int to,
     uint64_t *len)
 {
-	int found = -1;
+	uint32_t i = token % OFS_GPU_STAGES;
+	struct stage *s = &b->stage[i];
+	bool found;
 
 	pthread_mutex_lock(&b->lock);
-	for (int i = 0; i < OFS_GPU_STAGES; i++) {
-		struct stage *s = &b->stage[i];
-
-		if (s->token != token || token == 0 || s->to != to || s->going)
-			continue;
+	found = token != 0 && s->token == token && s->to == to && !s->going;
+	if (found) {
 		s->going = true;
 		*len = s->len;
-		found = i;
 	}
 	pthread_mutex_unlock(&b->lock);
-	return found;
+	return found ? (int)i : -1;
 }
 
 void ofs_gpu_gather_drop(struct ofs_gpu_gather *b, uint64_t token, int to)

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/gpu/cut.h"
-#include "cluster/gpu/gather_round.h"
+#include "cluster/gpu/gather_impl.h"
 
 /* The reader's buffer is filled window by window. The parts of the segments in
  * a window are split by the file blocks they come from. Blocks that are not in

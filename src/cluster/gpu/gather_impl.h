@@ -17,7 +17,7 @@ enum { ROUND_BLOCKS = 8, MIN_BLOCKS = OFS_GPU_WINDOWS * ROUND_BLOCKS };
 
 /* Pinned memory with bytes for another rank, until it requests them. */
 struct stage {
-	uint64_t token; /* 0: free */
+	uint64_t token; /* 0: free; else the number of the stage is a part of it */
 	uint64_t len;
 	int to;
 	int64_t since; /* ms */
@@ -58,7 +58,7 @@ struct ofs_gpu_gather {
 	bool stopped;                 /* this rank leaves */
 	bool window[OFS_GPU_WINDOWS]; /* in use */
 	struct stage stage[OFS_GPU_STAGES];
-	uint64_t token;
+	uint64_t token; /* those that were given */
 	struct ofs_trial trial[OFS_WAYS];
 	/* Rank 0: the next sequence number of each rank, of which the high bits
 	 * are those of the connection. Numbers are drawn for all participants of
@@ -121,5 +121,42 @@ void ofs_gpu_gather_drop(struct ofs_gpu_gather *b, uint64_t token, int to);
 
 /* A SEND with this sequence number only returns tokens. */
 #define OFS_NO_SEQUENCE UINT64_MAX
+
+/* gather_round.c: fill a window of a reader's buffer. */
+
+/* A requested block of a file. */
+struct ofs_want {
+	uint32_t file;
+	uint64_t index;  /* index of the block in the file */
+	uint64_t lo, hi; /* requested range in the file */
+	uint32_t block;  /* OFS_NO_BLOCK */
+	bool hit;
+	const struct ofs_owner *owner;
+	uint64_t token;
+};
+
+/* Up to ROUND_BLOCKS blocks, and the runs from them to the window. */
+struct ofs_round {
+	struct ofs_gpu_gather *b;
+	const struct ofs_manifest *s;
+	uint8_t *buf;
+	uint64_t base; /* offset of the window in buf */
+	struct ofs_want want[ROUND_BLOCKS];
+	uint32_t nwants, nruns, cap;
+	struct ofs_gpu_run *run; /* src: index of the want << 32 | offset */
+	uint64_t start, end, ncopied; /* range of the window */
+	uint32_t window;
+	struct optimfs_error err;
+	struct ofs_gpu_work work;
+	struct ofs_gpu_receive receive[ROUND_BLOCKS];
+	struct ofs_gpu_send send[ROUND_BLOCKS];
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool done;
+	bool left; /* never returned by the module */
+};
+
+/* Fetches the added runs to the reader's buffer, and resets the round. */
+int ofs_round_run(struct ofs_round *r);
 
 #endif

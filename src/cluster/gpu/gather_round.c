@@ -2,7 +2,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "cluster/gpu/gather_round.h"
+#include "cluster/gpu/gather_impl.h"
 
 #include <errno.h>
 #include <string.h>
