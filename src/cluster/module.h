@@ -13,7 +13,7 @@
  * the ranks of a job and knows nothing of checkpoints. It exports one struct
  * ofs_group_ops called optimfs_group_module. New members are only added at the
  * end, with a new version. */
-#define OFS_GROUP_VERSION 5
+#define OFS_GROUP_VERSION 6
 #define OFS_GROUP_SYMBOL  "optimfs_group_module"
 
 /* Limits of a request and of an answer in bytes. Larger data takes several
@@ -49,7 +49,6 @@ struct ofs_ask {
 
 struct ofs_group_ops {
 	unsigned version;
-	const char *name;
 	/* Joins the job; collective. NULL: err. */
 	struct ofs_group *(*join)(const struct ofs_group_config *config,
 	    struct optimfs_error *err);

@@ -591,7 +591,6 @@ static void leave(struct ofs_group *w, bool all)
 
 const struct ofs_group_ops fakegroup_ops = {
 	.version = OFS_GROUP_VERSION,
-	.name = "fake",
 	.join = join,
 	.rank = rank,
 	.size = size,

@@ -14,7 +14,7 @@
  * connection to the GPUs of other ranks. It knows nothing of checkpoints, nor
  * of how ranks agree on transfers: see cluster/gpu/gather.h. It exports one
  * struct ofs_gpu_ops called optimfs_gpu_module. */
-#define OFS_GPU_VERSION 4
+#define OFS_GPU_VERSION 5
 #define OFS_GPU_SYMBOL  "optimfs_gpu_module"
 
 /* GPU memory is an array of blocks for gathered bytes. */
@@ -82,7 +82,6 @@ struct ofs_gpu_work {
 
 struct ofs_gpu_ops {
 	unsigned version;
-	const char *name;
 	/* Opens a GPU and allocates its memory; device gets a name that is
 	 * unique on the machine. ENODEV (OFS903); ENOMEM (OFS902). */
 	struct ofs_gpu *(*open)(const struct ofs_gpu_config *config,

@@ -359,7 +359,7 @@ static void free_gpu(struct ofs_gpu *g)
 	pthread_cond_destroy(&g->ordered);
 	pthread_cond_destroy(&g->wake);
 	pthread_mutex_destroy(&g->lock);
-	free(g->place);
+	free(g->rank);
 	free(g);
 }
 
@@ -502,7 +502,6 @@ static void disconnect(struct ofs_gpu *g, uint64_t below, const char *why)
 __attribute__((visibility("default")))
 const struct ofs_gpu_ops optimfs_gpu_module = {
 	.version = OFS_GPU_VERSION,
-	.name = "nccl",
 	.open = open_gpu,
 	.name_it = get_name,
 	.connect = connect_gpu,

@@ -36,12 +36,9 @@ enum nccl_order { ORDER_NONE, ORDER_OPEN, ORDER_CONNECT, ORDER_CLOSE };
 /* ncclCommAbort waits for the work of NCCL on the GPU, which may wait for a
  * lost peer without end. So it is called in a separate thread. */
 struct nccl_abort {
-	pthread_t thread;
 	ncclComm_t comm;
 	int device;
-	atomic_int state; /* enum nccl_abort_state */
 };
-enum nccl_abort_state { ABORT_RUNS, ABORT_RETURNED, ABORT_LEFT };
 
 /* What only some versions of NCCL have; NULL: this one has not. */
 struct nccl_extra {
@@ -72,11 +69,12 @@ struct ofs_gpu {
 	struct nccl_engine layout;
 	cudaStream_t upload; /* during transfers */
 	ncclComm_t comm;
-	struct nccl_abort *abort; /* NULL: not started */
+	bool aborting; /* by abort */
+	pthread_t abort;
 	bool stuck; /* NCCL or the kernel may still use the memory, so it is
 		     * not freed */
 	uint64_t first, sequence; /* first and next number of the connection */
-	int *place, nplaces;      /* by rank: its number in NCCL */
+	int *rank, nranks;        /* by number in NCCL */
 	/* ms: since when a sequence number is missing */
 	int64_t waiting_since;
 	_Atomic int64_t alive; /* ms: last sign of life; for any thread */

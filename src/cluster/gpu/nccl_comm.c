@@ -126,22 +126,17 @@ static int connect_pairs(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
 }
 
 /* Work names its peers by their ranks, of which the connection has some. */
-static int note_places(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
+static int note_ranks(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
     struct optimfs_error *err)
 {
-	int n = 0;
+	size_t size = (size_t)c->n * sizeof(*g->rank);
 
-	for (int i = 0; i < c->n; i++)
-		n = c->rank[i] < n ? n : c->rank[i] + 1;
-	free(g->place);
-	g->place = calloc((size_t)n, sizeof(*g->place));
-	g->nplaces = g->place == NULL ? 0 : n;
-	if (g->place == NULL)
+	free(g->rank);
+	g->rank = malloc(size);
+	g->nranks = g->rank == NULL ? 0 : c->n;
+	if (g->rank == NULL)
 		return optimfs_fail(err, ENOMEM, "out of memory");
-	for (int i = 0; i < n; i++)
-		g->place[i] = -1;
-	for (int i = 0; i < c->n; i++)
-		g->place[c->rank[i]] = i;
+	memcpy(g->rank, c->rank, size);
 	return 0;
 }
 
@@ -180,7 +175,7 @@ int nccl_comm_connect(struct ofs_gpu *g, const struct ofs_gpu_connection *c,
 	ncclResult_t r;
 	int ret;
 
-	if (note_places(g, c, err) == -1)
+	if (note_ranks(g, c, err) == -1)
 		return -1;
 	g->first = g->sequence = c->first;
 	memcpy(&unique, c->id, sizeof(unique));
@@ -208,8 +203,7 @@ static void *abort_it(void *arg)
 
 	cudaSetDevice(a->device);
 	ncclCommAbort(a->comm);
-	if (atomic_exchange(&a->state, ABORT_RETURNED) == ABORT_LEFT)
-		free(a);
+	free(a);
 	return NULL;
 }
 
@@ -224,13 +218,13 @@ void nccl_comm_abort(struct ofs_gpu *g)
 	if (a != NULL) {
 		*a =
 		    (struct nccl_abort){ .comm = g->comm, .device = g->device };
-		if (pthread_create(&a->thread, NULL, abort_it, a) != 0) {
-			free(a);
-			a = NULL;
-		}
+		g->aborting =
+		    pthread_create(&g->abort, NULL, abort_it, a) == 0;
 	}
-	g->abort = a;
-	g->stuck |= a == NULL;
+	if (!g->aborting) {
+		free(a);
+		g->stuck = true;
+	}
 	g->comm = NULL;
 }
 
@@ -238,23 +232,16 @@ void nccl_comm_aborted(struct ofs_gpu *g)
 {
 	static const struct timespec pause = { .tv_nsec = 1000 * 1000 };
 	int64_t deadline = nccl_deadline(g);
-	struct nccl_abort *a = g->abort;
-	pthread_t thread;
 
-	if (a == NULL)
-		return;
-	g->abort = NULL;
-	while (atomic_load(&a->state) == ABORT_RUNS &&
-	    ofs_clock_ms() < deadline)
+	while (g->aborting && pthread_tryjoin_np(g->abort, NULL) != 0) {
+		if (ofs_clock_ms() >= deadline) {
+			pthread_detach(g->abort);
+			g->stuck = true;
+			break;
+		}
 		nanosleep(&pause, NULL);
-	thread = a->thread;
-	if (atomic_exchange(&a->state, ABORT_LEFT) == ABORT_RETURNED) {
-		pthread_join(thread, NULL);
-		free(a);
-	} else {
-		pthread_detach(thread);
-		g->stuck = true;
 	}
+	g->aborting = false;
 }
 
 /* Copies the bytes to send to their block on the GPU, while earlier transfers go
@@ -280,7 +267,10 @@ static cudaError_t upload(struct ofs_gpu *g, const struct nccl_engine *t)
 /* NCCL refuses -1: no rank of this connection. */
 static int place_of(const struct ofs_gpu *g, int rank)
 {
-	return rank >= 0 && rank < g->nplaces ? g->place[rank] : -1;
+	for (int i = 0; i < g->nranks; i++)
+		if (g->rank[i] == rank)
+			return i;
+	return -1;
 }
 
 static ncclResult_t enqueue(struct ofs_gpu *g, const struct ofs_gpu_work *work)

@@ -528,7 +528,6 @@ static void leave(struct ofs_group *w, bool all)
 __attribute__((visibility("default")))
 const struct ofs_group_ops optimfs_group_module = {
 	.version = OFS_GROUP_VERSION,
-	.name = "mpi",
 	.join = join,
 	.rank = get_rank,
 	.size = get_size,
