@@ -57,7 +57,9 @@ bool ofs_mountinfo_still(const struct ofs_mountinfo *m)
 	struct ofs_mountinfo now;
 	bool there;
 
-	there = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor;
+	there = ofs_mountinfo_find(m->point, &now) && now.minor == m->minor &&
+	    strcmp(now.type, m->type) == 0 &&
+	    strcmp(now.source, m->source) == 0;
 	ofs_mountinfo_fini(&now);
 	return there;
 }

@@ -17,7 +17,8 @@ struct ofs_mountinfo {
  * is not looked up, so a dead mount does no harm. false: none, or no /proc;
  * then m is empty. */
 bool ofs_mountinfo_find(const char *point, struct ofs_mountinfo *m);
-/* Is that mount still there, and not another one at its place? */
+/* Is that mount still there, and not another one at its place, which may have got
+ * its device number? */
 bool ofs_mountinfo_still(const struct ofs_mountinfo *m);
 void ofs_mountinfo_fini(struct ofs_mountinfo *m);
 /* Where optimfs has mounted source, a path without symbolic links, or something in

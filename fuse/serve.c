@@ -52,7 +52,8 @@ struct server {
 	bool served;                     /* requests were answered */
 	struct optimfs_error unanswered; /* error of the publisher */
 	bool ready;                      /* the ready file is there */
-	atomic_uint minor;               /* of the mount's device; 0: none */
+	struct ofs_mountinfo mount;      /* if found */
+	atomic_bool found;
 	bool ended; /* by a signal or by force: nothing is committed */
 	char *news; /* message about the mounted checkpoint, or NULL */
 	bool watched;
@@ -452,7 +453,9 @@ static void *publish(void *arg)
 		/* unless it was unmounted */
 		if ((unsigned long)fs.f_type == FUSE_SUPER_MAGIC) {
 			set_readahead(s, st.st_dev);
-			atomic_store(&s->minor, minor(st.st_dev));
+			atomic_store(&s->found,
+			    ofs_mountinfo_find(s->v->point, &s->mount) &&
+				s->mount.minor == minor(st.st_dev));
 			if (optimfs_set_mounted(s->session.fs, st.st_dev,
 				&err) == -1)
 				ofs_log("%s", err.text);
@@ -626,14 +629,7 @@ static int close_checkpoint(struct server *s, struct optimfs_error *err)
  * and whoever did that does not want a commit. */
 static bool was_forced(struct server *s)
 {
-	struct ofs_mountinfo m;
-	bool there;
-
-	if (atomic_load(&s->minor) == 0 || !ofs_mountinfo_find(s->v->point, &m))
-		return false;
-	there = m.minor == atomic_load(&s->minor);
-	ofs_mountinfo_fini(&m);
-	return there;
+	return atomic_load(&s->found) && ofs_mountinfo_still(&s->mount);
 }
 
 /* Seconds in which a commit, or a sync, has to move. A server that restarts takes
@@ -663,6 +659,7 @@ static int take_down(struct server *s, struct optimfs_error *err)
 		ret = in_sandbox(s, close_checkpoint, err);
 	ofs_quit_free(s->quit);
 	ofs_sandbox_free(s->sandbox);
+	ofs_mountinfo_fini(&s->mount);
 	free(s->news);
 	pthread_mutex_destroy(&s->session.lock);
 	return ret;

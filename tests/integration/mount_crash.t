@@ -472,6 +472,18 @@ detach() {
 		fusermount3 -u "$mnt"
 	fi
 }
+# The kernel gives the lowest device number that is free: in the end, that of a
+# mount that is gone.
+take_number() { # NUMBER POINT: mounts tmpfs there until one has it
+	for takes in $(seq 100); do
+		mount -t tmpfs next "$2" 2>/dev/null || return 1
+		[ "$(mountpoint -d "$2")" != "$1" ] || return 0
+	done
+	return 1
+}
+give_number() { # POINT
+	while umount "$1" 2>/dev/null; do :; done
+}
 prints() { # PID FILE WHO [WHY-NOT]: no PID, no such reader
 	if [ -z "$1" ]; then
 		skip 1 "$4"
@@ -482,11 +494,10 @@ prints() { # PID FILE WHO [WHY-NOT]: no PID, no such reader
 }
 fresh && rw
 echo 0.25 >"$mnt/$lr"
+number=$(mountpoint -d "$mnt")
 kill -STOP "$daemon"
 ok "umount(8) returns while the daemon is stopped" detach
-# The kernel gives it the device number of the mount that is gone.
-next=$(point next)
-mount -t tmpfs next "$next" 2>/dev/null || next=
+take_number "$number" "$(point next)" # which other tests must not get
 "$OPTIMFS" cat "$ck" $lr >"$scratch/read" 2>"$scratch/waits" &
 reader=$!
 "$OPTIMFS" mount -o rw "$ck" "$mnt" 2>"$scratch/mounts" &
@@ -521,7 +532,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 else
 	skip 2 "no other user"
 fi
-[ -z "$next" ] || umount "$next"
+give_number "$scratch/next"
 kill -CONT "$daemon"
 prints "$reader" "$scratch/read" "the reader"
 prints "$apart" "$scratch/apart" "the reader in another process namespace" \
@@ -531,6 +542,23 @@ wait $mounter
 is "the second mount succeeds and shows the committed value" "$? $(cat "$mnt/$lr")" '0 0.25'
 ok "a reader does not wait for a live mount" "$OPTIMFS" cat "$ck" $lr
 ok "umount after the pending commit succeeds" end
+
+# Another mount at its place, with its device number, does not make it one that was
+# removed by force.
+fresh && rw
+echo 0.25 >"$mnt/$lr"
+number=$(mountpoint -d "$mnt")
+kill -STOP "$daemon"
+detach
+if take_number "$number" "$mnt"; then
+	kill -CONT "$daemon"
+	ok "a daemon commits although another mount has its place and number" 	    eventually gone "$daemon"
+	is "the checkpoint has the value" "$(says $lr)" 0.25
+else
+	kill -CONT "$daemon"
+	skip 2 "no other mount has its number"
+fi
+give_number "$mnt"
 
 # Whoever may read the file that tells of a mount can lock it for reading.
 fresh && rw
