@@ -648,6 +648,8 @@ static int take_down(struct server *s, struct optimfs_error *err)
 		fuse_session_unmount(s->se);
 	if (s->publishing)
 		pthread_join(s->publisher, NULL);
+	if (s->ready)
+		(void)unlink(s->v->options->ready_file);
 	ofs_loop_free(s->loop);
 	if (s->se != NULL)
 		fuse_session_destroy(s->se);
@@ -706,8 +708,6 @@ int ofs_serve(const struct ofs_serve *v, struct optimfs_error *err)
 		ret = ofs_loop_run(s->loop, err);
 	}
 out:
-	if (s->ready)
-		(void)unlink(v->options->ready_file);
 	if (take_down(s, &lost) == -1 && ret == 0)
 		ret = optimfs_fail_with(err, &lost);
 	if (ret == 0 && s->unanswered.code != 0)

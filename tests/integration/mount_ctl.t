@@ -224,6 +224,20 @@ wait $daemon
 is "a mount with a waiting reader exits with 0 on SIGTERM" $? 0
 is "no mount is left after SIGTERM with a waiting reader" "$(tap_mounts)" ""
 
+if ! sanitized; then # FAULT_HOW=8: it waits before it makes the file
+	env LD_PRELOAD="$TOP_BUILDDIR/.libs/faultlib.so" FAULT_PATH="$scratch/late" \
+	    FAULT_HOW=8 FAULT_GATE="$scratch/gate" FAULT_TRACE="$scratch/trace" \
+	    "$o" mount -f -q --ready-file "$scratch/late" "$ck" "$mnt" &
+	daemon=$!
+	eventually grep -q "$scratch/late" "$scratch/trace"
+	kill $daemon
+	eventually not_mounted
+	: >"$scratch/gate"
+	wait $daemon
+	is "a mount that ends before its ready file is there exits with 0" $? 0
+	is "and leaves none" "$(ls "$scratch" | grep late)" ""
+fi
+
 # --- dead mounts ---
 
 foreground
