@@ -650,6 +650,8 @@ static int take_down(struct server *s, struct optimfs_error *err)
 		pthread_join(s->publisher, NULL);
 	if (s->ready)
 		(void)unlink(s->v->options->ready_file);
+	if (s->session.fs != NULL)
+		(void)optimfs_set_mounted(s->session.fs, 0, NULL);
 	ofs_loop_free(s->loop);
 	if (s->se != NULL)
 		fuse_session_destroy(s->se);

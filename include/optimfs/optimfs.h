@@ -310,7 +310,8 @@ int optimfs_left(const char *path, struct optimfs_error *err);
 int optimfs_await(const char *path, void (*say)(void *ctx, const char *text),
     void *ctx, struct optimfs_error *err);
 /* Record that fs, opened for writing, is mounted as device dev. Other processes
- * then notice when it is unmounted, and wait for its commit. */
+ * then notice when it is unmounted, at the latest when this is called with 0, and
+ * wait for its commit. */
 int optimfs_set_mounted(struct optimfs *fs, dev_t dev,
     struct optimfs_error *err);
 /* Is file .optimfs/control, opened for writing? */

@@ -39,7 +39,7 @@ struct holder {
 };
 
 /* The contents of the file that tells everybody of the holder's mount: its
- * device, the name space of the process number, and the source, because the
+ * device (0:0 when the holder knows that it is gone), the name space of the process number, and the source, because the
  * kernel gives the device number of a mount that is gone to the next one. */
 struct mounted {
 	char boot[OFS_BOOT_ID];
@@ -269,29 +269,43 @@ static char *source_of(const char *pid, unsigned major, unsigned minor,
 	return source;
 }
 
-int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
-    struct optimfs_error *err)
+static int put_mounted(int fd, dev_t dev)
 {
 	char boot[OFS_BOOT_ID], *source;
 	bool readable;
-	int fd;
+	int ret = -1;
 
 	ofs_boot_id(boot);
 	source = source_of("self", major(dev), minor(dev), &readable);
+	if (lseek(fd, 0, SEEK_SET) == 0)
+		ret = dprintf(fd, "boot %s\npid %ld\nmount %u:%u %" PRIu64 " %s\n",
+		    boot, (long)getpid(), major(dev), minor(dev), pid_space(),
+		    source != NULL ? source : "");
+	free(source);
+	return ret < 0 ? -1 : 0;
+}
+
+void ofs_lock_unmounted(struct ofs_lock *lock)
+{
+	if (lock->mounted != -1)
+		(void)put_mounted(lock->mounted, 0);
+}
+
+int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
+    struct optimfs_error *err)
+{
+	int fd;
+
 	unlinkat(lock->dir, MOUNTED_NAME, 0);
 	fd = ofs_stage_open_file(lock->dir, MOUNTED_NAME,
 	    O_RDWR | O_CREAT | O_EXCL, 0644);
 	if (fd == -1 || fchmod(fd, 0644) == -1 || lock_file(fd) == 0 ||
-	    dprintf(fd, "boot %s\npid %ld\nmount %u:%u %" PRIu64 " %s\n", boot,
-		(long)getpid(), major(dev), minor(dev), pid_space(),
-		source != NULL ? source : "") < 0) {
+	    put_mounted(fd, dev) == -1) {
 		optimfs_fail(err, errno, "OFS809 " MOUNTED_NAME ": %m");
-		free(source);
 		if (fd != -1)
 			close(fd);
 		return -1;
 	}
-	free(source);
 	lock->mounted = fd;
 	(void)fchmod(lock->dir, 0711);
 	return 0;
@@ -344,6 +358,8 @@ static bool is_mounted(const struct mounted *m)
 	bool same_space = m->pids == pid_space(), readable, found;
 	char pid[32] = "self", *source;
 
+	if (m->major == 0 && m->minor == 0)
+		return false;
 	if (same_space)
 		snprintf(pid, sizeof(pid), "%ld", m->pid);
 	source = source_of(pid, m->major, m->minor, &readable);

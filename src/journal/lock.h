@@ -38,6 +38,9 @@ bool ofs_lock_busy(int fd);
  * who can lock it for reading keeps the writer out. */
 int ofs_lock_mounted(struct ofs_lock *lock, dev_t dev,
     struct optimfs_error *err);
+/* Tells them that it is unmounted. Until then they ask the kernel, which may have
+ * given the device to a mount that they do not see. */
+void ofs_lock_unmounted(struct ofs_lock *lock);
 /* If the holder of the lock in dir will release it soon, because its mount is
  * gone, a descriptor for ofs_lock_busy, and its process: umount(2) does not wait
  * for that. -1: not so, or unknown. */

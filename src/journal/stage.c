@@ -447,7 +447,10 @@ int ofs_stage_beside(const struct ofs_stage *st)
 int ofs_stage_mounted(struct ofs_stage *st, dev_t dev,
     struct optimfs_error *err)
 {
-	return ofs_lock_mounted(&st->lock, dev, err);
+	if (dev != 0)
+		return ofs_lock_mounted(&st->lock, dev, err);
+	ofs_lock_unmounted(&st->lock);
+	return 0;
 }
 
 const char *ofs_stage_path(const struct ofs_stage *st)

@@ -75,7 +75,7 @@ struct ofs_stage_tell {
 int ofs_stage_await(const char *source, int64_t limit_ms,
     const struct ofs_stage_tell *tell, struct optimfs_error *err);
 /* Records that st belongs to the mount of device dev, so that others can see
- * when that is unmounted. */
+ * when that is unmounted; 0: it is. */
 int ofs_stage_mounted(struct ofs_stage *st, dev_t dev,
     struct optimfs_error *err);
 /* A message for the user about a stale lock that was taken over (OFS804), or

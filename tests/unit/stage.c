@@ -659,6 +659,25 @@ static void waits(void)
 	rmdir(stage);
 }
 
+/* A mount that is gone, whose device another one has got. */
+static void unmounted(void)
+{
+	struct optimfs_error err = { 0 };
+	struct ofs_stage *st = open_stage(OFS_RECOVER_NO, &err);
+	struct stat proc;
+
+	if (st == NULL || stat("/proc", &proc) == -1)
+		bail_out("no stage, or no /proc");
+	is_int(ofs_stage_mounted(st, proc.st_dev, &err), 0,
+	    "a stage is that of a mount");
+	is_int(await(&err), 0, "what is mounted is not waited for");
+	is_int(ofs_stage_mounted(st, 0, &err), 0, "its mount is gone");
+	is_int(await(&err), -1,
+	    "its end is waited for while another mount has the device");
+	is_error(err, EBUSY, "OFS847", "which has not come: error code");
+	ofs_stage_close(st, false);
+}
+
 /* What anybody can make beside a checkpoint in a shared directory. */
 static void strangers(void)
 {
@@ -733,6 +752,7 @@ int main(void)
 	links();
 	places();
 	waits();
+	unmounted();
 	strangers();
 	rmdir(source);
 	ok(rmdir(dir) == 0, "nothing is left in the temporary directory");
