@@ -177,9 +177,9 @@ int ofs_manifest_scan(struct ofs_manifest *s, struct optimfs_error *err)
 
 static int compare_path(const void *key, const void *item)
 {
-	const struct ofs_object *o = item;
+	const struct ofs_manifest_file *f = item;
 
-	return strcmp(key, o->path);
+	return strcmp(key, f->path);
 }
 
 /* The first file at or after path in the order of paths. */
