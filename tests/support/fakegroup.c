@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "cluster/silence.h"
 #include "tap.h"
 
 struct ofs_group {
@@ -40,15 +41,15 @@ struct fakegroup {
 	uint64_t step, events;
 	bool whole;   /* with its machine */
 	int64_t died; /* when; 0: not yet */
-	/* [from * size + to]: it has found that out; when it was told to
-	 * forget, the last time */
-	bool *silent;
+	/* [from * size + to]: what it has heard; when it was told to forget, the
+	 * last time */
+	struct ofs_silence *silence;
 	int64_t *forgot;
 	pthread_cond_t told; /* that */
 };
 
-/* What another rank is given that does not answer again, in ns. */
-#define LATE 1000000000
+/* In ns. */
+#define MS INT64_C(1000000)
 
 static _Thread_local struct fakegroup *mine;
 static _Thread_local int my_rank;
@@ -100,7 +101,7 @@ void fakegroup_free(struct fakegroup *f)
 	free(f->left);
 	free(f->out);
 	free(f->in);
-	free(f->silent);
+	free(f->silence);
 	free(f->forgot);
 	free(f);
 }
@@ -329,7 +330,9 @@ void fakegroup_die(struct fakegroup *f, int r, uint64_t step, int machine)
 	f->victim = r;
 	f->step = step;
 	f->whole = machine != 0;
-	f->silent = must(calloc(n * n, sizeof(*f->silent)));
+	f->silence = must(calloc(n * n, sizeof(*f->silence)));
+	for (size_t i = 0; i < n * n; i++)
+		f->silence[i].node = machine_of(f, (int)(i % n));
 	f->forgot = must(calloc(n * n, sizeof(*f->forgot)));
 }
 
@@ -396,18 +399,29 @@ static int by_time(const void *va, const void *vb)
 	return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* How long a rank waits for one that does not answer. */
-static int64_t patience(struct fakegroup *f, int from, int to)
+/* What a rank has heard of all; NULL: nobody dies. */
+static struct ofs_silence *silence_of(struct fakegroup *f, int from)
 {
-	bool *silent = &f->silent[(size_t)from * (size_t)f->size + (size_t)to];
-	int64_t ns = (int64_t)f->group[from].config.timeout * 1000000000;
+	return f->silence == NULL ? NULL
+				  : f->silence + (size_t)from * (size_t)f->size;
+}
 
-	pthread_mutex_lock(&f->lock);
-	if (*silent && ns > LATE)
-		ns = LATE;
-	*silent = true;
-	pthread_mutex_unlock(&f->lock);
-	return ns;
+static int64_t limit_ms(struct fakegroup *f, int from)
+{
+	return (int64_t)f->group[from].config.timeout * 1000;
+}
+
+/* Until when a rank waits for one that does not answer. */
+static int64_t patience(struct fakegroup *f, int from, int to, int64_t sent)
+{
+	return sent +
+	    ofs_silence_limit(&silence_of(f, from)[to], limit_ms(f, from)) * MS;
+}
+
+static void hear(struct fakegroup *f, int rank, int of, int64_t t)
+{
+	if (f->silence != NULL)
+		ofs_silence_end(&silence_of(f, rank)[of], t / MS);
 }
 
 /* Hands over a message; returns when the answer comes, or 0. */
@@ -416,11 +430,13 @@ static int64_t deliver(struct fakegroup *f, int from, struct message *m,
 {
 	struct ofs_ask *a = m->ask;
 	const struct ofs_group_config *c = &f->group[a->to].config;
+	int64_t t;
 	bool was;
 
 	happen(f, a->to);
 	was = !is_away(f, a->to);
 	if (was) {
+		hear(f, a->to, from, m->at);
 		a->priv = must(malloc(a->want + 1));
 		if (c->answer(c->ctx, from, a->request, a->nrequest, a->priv,
 			a->want, &a->err) == 0)
@@ -428,8 +444,11 @@ static int64_t deliver(struct fakegroup *f, int from, struct message *m,
 		happen(f, a->to);
 	}
 	/* who leaves does so after its answers */
-	if (!is_dead(f, a->to) && was)
-		return arrival(f, a->to, from, a->want);
+	if (!is_dead(f, a->to) && was) {
+		t = arrival(f, a->to, from, a->want);
+		hear(f, from, a->to, t);
+		return t;
+	}
 	a->answer = NULL;
 	if (machine_of(f, a->to) == machine_of(f, from)) {
 		optimfs_fail(&a->err, EHOSTDOWN, "OFS911 it has died");
@@ -437,7 +456,7 @@ static int64_t deliver(struct fakegroup *f, int from, struct message *m,
 	}
 	optimfs_fail(&a->err, ETIMEDOUT, "OFS912 it does not answer");
 	m->lost = true;
-	m->at = sent + patience(f, from, a->to);
+	m->at = patience(f, from, a->to, sent);
 	return 0;
 }
 
@@ -453,6 +472,11 @@ static void wait_lost(struct fakegroup *f, int from, int64_t sent,
 		while (m[i].lost && (rest = m[i].at - f->net->now()) > 0 &&
 		    forgot[m[i].ask->to] <= sent)
 			ofs_clock_wait(&f->told, &f->lock, rest);
+	for (size_t i = 0; i < n; i++)
+		if (m[i].lost && forgot[m[i].ask->to] <= sent)
+			ofs_silence_note(silence_of(f, from), f->size, from,
+			    m[i].ask->to, f->net->now() / MS,
+			    limit_ms(f, from));
 	pthread_mutex_unlock(&f->lock);
 }
 
@@ -574,7 +598,7 @@ static void forget(struct ofs_group *w, int r)
 	if (f->forgot == NULL)
 		return;
 	pthread_mutex_lock(&f->lock);
-	f->silent[at] = true;
+	atomic_store(&f->silence[at].late, true);
 	f->forgot[at] = f->net->now();
 	pthread_cond_broadcast(&f->told);
 	pthread_mutex_unlock(&f->lock);

@@ -25,8 +25,6 @@ enum { LEAVE_PATIENCE = 5 };
 /* If a rank is lost, this time (us) without a message ends the job: the others
  * have their answers. */
 enum { DRAIN_US = 100 * 1000 };
-/* Time for the next answer of a rank that is already late, in ms. */
-enum { LATE_TIMEOUT = 1000 };
 
 /* The identity of a process: a pid is only meaningful if machine and name space
  * are equal. The first members, and the size, are those of all versions. */
@@ -78,6 +76,7 @@ static void add_peer(struct ofs_group *w, const struct identity *id, int rank)
 	p->node = 0;
 	while (!same_machine(&id[p->node], &id[rank]))
 		p->node++;
+	w->silence[rank].node = p->node;
 	if (rank != w->rank && same_machine(me, &id[rank]) &&
 	    me->pids == id[rank].pids && me->pids != 0)
 		p->pidfd = (int)syscall(SYS_pidfd_open, id[rank].pid, 0);
@@ -105,7 +104,8 @@ static int identify_all(struct ofs_group *w, struct optimfs_error *err)
 	int ret;
 
 	w->peer = calloc((size_t)w->size, sizeof(*w->peer));
-	if (id == NULL || w->peer == NULL) {
+	w->silence = calloc((size_t)w->size, sizeof(*w->silence));
+	if (id == NULL || w->peer == NULL || w->silence == NULL) {
 		free(id);
 		return optimfs_fail(err, ENOMEM, "out of memory");
 	}
@@ -244,6 +244,7 @@ static void free_group(struct ofs_group *w)
 	pthread_mutex_destroy(&w->lock);
 	pthread_mutex_destroy(&w->mpi);
 	free(w->peer);
+	free(w->silence);
 	free(w->req);
 	free(w->op);
 	free(w->done);
@@ -370,10 +371,9 @@ static bool is_dead(const struct ofs_group *w, int rank)
 
 static int64_t deadline(const struct ofs_group *w, int to)
 {
-	int64_t ms = (int64_t)w->config.timeout * 1000;
+	int64_t ms = ofs_silence_limit(&w->silence[to],
+	    (int64_t)w->config.timeout * 1000);
 
-	if (w->peer[to].late && (ms == 0 || ms > LATE_TIMEOUT))
-		ms = LATE_TIMEOUT;
 	return ms == 0 ? INT64_MAX : mpi_now_us() / 1000 + ms;
 }
 
@@ -490,7 +490,7 @@ static void forget_rank(struct ofs_group *w, int rank)
 	struct mpi_question *q;
 
 	pthread_mutex_lock(&w->lock);
-	w->peer[rank].late = true;
+	atomic_store(&w->silence[rank].late, true);
 	w->peer[rank].moved = -(int64_t)w->config.timeout * 1000;
 	TAILQ_FOREACH(q, &w->open, next)
 	if (q->to == rank)

@@ -14,6 +14,7 @@
 #include "optimfs/error.h"
 
 #include "cluster/module.h"
+#include "cluster/silence.h"
 
 /* One thread at a time makes MPI calls, the one that holds mpi: a thread of this
  * module, or, so that a short message needs no other thread, one that waits for
@@ -111,7 +112,6 @@ struct mpi_peer {
 	char host[64];
 	int node, pidfd; /* pidfd: of a process on this machine, or -1 */
 	atomic_bool dead;
-	atomic_bool late;  /* missed a deadline and was silent since */
 	int64_t moved;     /* when it last answered the oldest request, ms */
 	unsigned noverdue; /* overdue slots */
 	/* Of requests to it in progress: slots, and bytes of answers. */
@@ -125,6 +125,7 @@ struct ofs_group {
 	struct ofs_group_config config;
 	int rank, size;
 	struct mpi_peer *peer;
+	struct ofs_silence *silence; /* by rank */
 	MPI_Comm asks, all; /* for requests; for collective operations */
 	struct mpi_pool pool;
 	int wake; /* eventfd */

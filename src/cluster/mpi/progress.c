@@ -202,8 +202,10 @@ static void question_op(struct ofs_group *w, struct mpi_question *q,
 
 	pthread_mutex_lock(&w->lock);
 	if (answer && good) {
-		peer->late = false;
-		learn(w, q, mpi_now_us() / 1000);
+		int64_t now = mpi_now_us() / 1000;
+
+		ofs_silence_end(&w->silence[q->to], now);
+		learn(w, q, now);
 	}
 	if (!good && q->ask != NULL && !answer)
 		optimfs_fail(&q->ask->err, EIO,
@@ -361,7 +363,7 @@ static void take_request(struct ofs_group *w, MPI_Message *message,
 	}
 	job->from = status->MPI_SOURCE;
 	job->nrequest = (size_t)n - sizeof(struct mpi_head);
-	w->peer[job->from].late = false;
+	ofs_silence_end(&w->silence[job->from], mpi_now_us() / 1000);
 	MPI_Imrecv(job->request->bytes, n, MPI_BYTE, message,
 	    new_op(w, OP_TAKE, job));
 }
@@ -487,15 +489,15 @@ static int64_t deadline_of(const struct ofs_group *w,
 /* The lock is held. */
 static bool overdue(struct ofs_group *w, struct mpi_question *q, int64_t now)
 {
-	struct mpi_peer *peer = &w->peer[q->to];
-
-	if (peer->dead) {
+	if (w->peer[q->to].dead) {
 		fail_dead(q->to, &q->ask->err);
 		return true;
 	}
 	if (now < deadline_of(w, q))
 		return false;
-	peer->late = true;
+	if (q->deadline != 0) /* else another rank has found that */
+		ofs_silence_note(w->silence, w->size, w->rank, q->to, now,
+		    (int64_t)w->config.timeout * 1000);
 	fail_late(w, &q->ask->err);
 	return true;
 }
