@@ -81,19 +81,16 @@ static int send_all(struct optimfs_group *w, int to, uint64_t tag,
 }
 
 /* Adds the contents of a letter to all, or to the news. */
-static void receive_all(struct optimfs_group *w, int from, uint64_t tag,
-    const struct ofs_tick *tick, struct optimfs_error *news,
-    struct ofs_buf *all)
+static void take_letter(struct optimfs_group *w, struct ofs_awaited *a,
+    struct optimfs_error *news, struct ofs_buf *all)
 {
-	struct ofs_buf letter = { 0 };
-	struct optimfs_error err = { 0 };
-	struct ofs_cursor c;
+	struct ofs_cursor c = ofs_cursor_of(a->letter.data, a->letter.len);
+	struct optimfs_error err;
 
-	if (ofs_mail_receive(w, from, tag, tick, &letter, &err) == -1) {
-		take_news(w, news, from, &err);
-		return;
-	}
-	c = ofs_cursor_of(letter.data, letter.len);
+	if (a->err.code != 0)
+		take_news(w, news, a->from, &a->err);
+	if (a->letter.len == 0)
+		return; /* none has come, or before */
 	ofs_wire_take_error(&c, &err);
 	if (c.bad)
 		ofs_wire_malformed(&err);
@@ -101,7 +98,28 @@ static void receive_all(struct optimfs_group *w, int from, uint64_t tag,
 		ofs_buf_put(all, c.p, ofs_cursor_left(&c));
 	else
 		take_news(w, news, -1, &err);
-	ofs_buf_fini(&letter);
+	ofs_buf_fini(&a->letter);
+}
+
+/* From n ranks at once. */
+static void receive_all(struct optimfs_group *w, struct ofs_awaited *a,
+    size_t n, const struct ofs_tick *tick, struct optimfs_error *news,
+    struct ofs_buf *all)
+{
+	ofs_mail_await(w, a, n, true, tick);
+	for (size_t i = 0; i < n; i++)
+		take_letter(w, &a[i], news, all);
+}
+
+/* The children may die while this rank waits for its parent. */
+static void receive_down(struct optimfs_group *w, struct ofs_awaited *a,
+    size_t nchildren, const struct ofs_tick *tick, struct optimfs_error *news,
+    struct ofs_buf *all)
+{
+	size_t n = news->code == 0 ? nchildren : 0;
+
+	all->len = 0;
+	receive_all(w, a + nchildren - n, n + 1, tick, news, all);
 }
 
 /* Is the error of this rank to be told rather than what was found so far? */
@@ -153,30 +171,32 @@ int ofs_allgather(struct optimfs_group *w, struct ofs_allgather *a,
 	uint32_t id = ++w->gathers;
 	uint64_t up = ofs_mail_tag(OFS_MAIL_UP, id);
 	uint64_t down = ofs_mail_tag(OFS_MAIL_DOWN, id);
+	struct ofs_awaited from[3] = { 0 };
 	struct ofs_buf all = { 0 };
 	struct optimfs_error news = { 0 }, own;
+	size_t n = 0;
 	int beside[3];
 
 	ofs_allgather_beside(w, beside);
-	put_own(w, a, &all);
 	for (int i = 1; i <= 2; i++)
-		if (beside[i] != -1 && news.code == 0)
-			receive_all(w, beside[i], up, &a->tick, &news, &all);
+		if (beside[i] != -1)
+			from[n++] = (struct ofs_awaited){ .from = beside[i],
+				.tag = up };
+	from[n] = (struct ofs_awaited){ .from = beside[0], .tag = down };
+	put_own(w, a, &all);
+	receive_all(w, from, n, &a->tick, &news, &all);
 	if (all.bad && ofs_no_memory(&own) == -1)
 		take_news(w, &news, -1, &own);
 	if (beside[0] != -1) {
-		if (send_all(w, beside[0], up, &news, &all, &own) == -1) {
+		if (send_all(w, beside[0], up, &news, &all, &own) == -1)
 			take_news(w, &news, beside[0], &own);
-		} else {
-			all.len = 0;
-			receive_all(w, beside[0], down, &a->tick, &news, &all);
-		}
+		else
+			receive_down(w, from, n, &a->tick, &news, &all);
 		if (all.bad && ofs_no_memory(&own) == -1)
 			take_news(w, &news, -1, &own);
 	}
-	for (int i = 1; i <= 2; i++)
-		if (beside[i] != -1)
-			(void)send_all(w, beside[i], down, &news, &all, NULL);
+	for (size_t i = 0; i < n; i++)
+		(void)send_all(w, from[i].from, down, &news, &all, NULL);
 	a->bytes = all;
 	if (news.code != 0)
 		return optimfs_fail_with(err, &news);

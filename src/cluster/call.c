@@ -198,15 +198,16 @@ static void begin_all(struct optimfs_group *g, struct ofs_call *call, size_t n)
 	free(ask);
 }
 
-static void finish(struct optimfs_group *g, struct ofs_call *c)
+/* Evaluates a result. */
+static void finish(struct optimfs_group *g, struct ofs_call *c,
+    struct ofs_awaited *a)
 {
-	struct ofs_buf letter = { 0 };
-	struct ofs_cursor cur;
+	struct ofs_cursor cur = ofs_cursor_of(a->letter.data, a->letter.len);
 
-	if (ofs_mail_receive(g, c->to, ofs_mail_tag(OFS_MAIL_RESULT, c->id),
-		NULL, &letter, &c->err) == -1)
+	if (!a->came) {
+		c->err = a->err;
 		return;
-	cur = ofs_cursor_of(letter.data, letter.len);
+	}
 	ofs_wire_take_error(&cur, &c->err);
 	c->answered = true;
 	if (cur.bad)
@@ -215,18 +216,38 @@ static void finish(struct optimfs_group *g, struct ofs_call *c)
 		ofs_group_error_in(g, c->to, &c->err);
 	else
 		ofs_buf_put(&c->result, cur.p, ofs_cursor_left(&cur));
-	ofs_buf_fini(&letter);
+	ofs_buf_fini(&a->letter);
 	if (c->result.bad)
 		ofs_no_memory(&c->err);
 }
 
+static bool is_begun(const struct optimfs_group *g, const struct ofs_call *c)
+{
+	return c->to != g->rank && c->err.code == 0;
+}
+
 void ofs_group_call(struct optimfs_group *g, struct ofs_call *call, size_t n)
 {
+	struct ofs_awaited *a = calloc(n + 1, sizeof(*a));
+	size_t m = 0;
+
+	for (size_t i = 0; a == NULL && i < n; i++)
+		ofs_no_memory(&call[i].err);
+	if (a == NULL)
+		return;
 	begin_all(g, call, n);
+	for (size_t i = 0; i < n; i++)
+		if (is_begun(g, &call[i]))
+			a[m++] = (struct ofs_awaited){ .from = call[i].to,
+				.tag =
+				    ofs_mail_tag(OFS_MAIL_RESULT, call[i].id) };
 	for (size_t i = 0; i < n; i++)
 		if (call[i].to == g->rank)
 			call_here(g, &call[i]);
+	ofs_mail_await(g, a, m, false, NULL);
+	m = 0;
 	for (size_t i = 0; i < n; i++)
-		if (call[i].to != g->rank && call[i].err.code == 0)
-			finish(g, &call[i]);
+		if (is_begun(g, &call[i]))
+			finish(g, &call[i], &a[m++]);
+	free(a);
 }

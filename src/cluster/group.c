@@ -385,8 +385,7 @@ void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len)
 	ofs_group_post_to(w, -1, text, len);
 }
 
-/* Waits for the answers; from now on nothing is sent. */
-void ofs_group_end_posts(struct optimfs_group *w)
+void ofs_group_end_posts(struct optimfs_group *w, bool lost)
 {
 	struct ofs_post *p;
 
@@ -398,6 +397,9 @@ void ofs_group_end_posts(struct optimfs_group *w)
 		w->ops->wait(w->w, p->ask, p->n);
 		w->ops->release(w->w, p->ask, p->n);
 		free(p);
+		for (int r = 0; lost && r < w->size; r++)
+			if (r != w->rank)
+				w->ops->forget(w->w, r);
 	}
 }
 

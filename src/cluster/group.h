@@ -145,8 +145,11 @@ int ofs_group_ask(const struct optimfs_group *w, int rank,
 /* Sends a request of one or two bytes to all other ranks that are not lost, and
  * does not wait for them, but when this rank leaves. Thread-safe. */
 void ofs_group_post(struct optimfs_group *w, const uint8_t *text, size_t len);
+/* Does this error of a request say that its rank is lost? It is EHOSTDOWN or
+ * ETIMEDOUT. */
+bool ofs_group_says_lost(const struct optimfs_error *why);
 /* To be called if what all ranks do together fails because of the answer of this
- * one. If why is EHOSTDOWN or ETIMEDOUT, the job ends: nobody waits for the rank,
+ * one. If why says that it is lost, the job ends: nobody waits for the rank,
  * and if it is silent, for its machine. All others are told. */
 void ofs_group_set_lost(struct optimfs_group *w, int rank,
     const struct optimfs_error *why);

@@ -10,8 +10,9 @@ void ofs_group_free(struct optimfs_group *w);
 /* As ofs_group_post; to: a rank; -1: all. */
 void ofs_group_post_to(struct optimfs_group *w, int to, const uint8_t *text,
     size_t len);
-/* Waits for the answers of posts; from now on nothing is sent. */
-void ofs_group_end_posts(struct optimfs_group *w);
+/* Waits for the answers of posts; from now on nothing is sent. lost: a rank is. Then
+ * whoever has answered the last one, that all is over, leaves without the others. */
+void ofs_group_end_posts(struct optimfs_group *w, bool lost);
 
 /* group_lost.c */
 /* The lock is held. */

@@ -213,7 +213,7 @@ void optimfs_group_leave(struct optimfs_group *w, const bool *worker)
 	for (int i = 0; i < 3 && told != NULL; i++)
 		tell_done(w, worker, told, beside[i]);
 	lost = told == NULL || wait_for_all(w, worker, told);
-	ofs_group_end_posts(w);
+	ofs_group_end_posts(w, lost);
 	free(told);
 	if (w->gather != NULL)
 		w->gather->stop(w);

@@ -30,6 +30,11 @@ bool ofs_group_is_lost(struct optimfs_group *w, int rank,
 	return gone || dead;
 }
 
+bool ofs_group_says_lost(const struct optimfs_error *why)
+{
+	return why->code == EHOSTDOWN || why->code == ETIMEDOUT;
+}
+
 /* To all that are not lost, and at the end to these, too: they may come back. */
 size_t ofs_group_address(struct optimfs_group *w, struct ofs_ask *ask,
     const void *request, size_t len)
@@ -67,12 +72,6 @@ static bool set_gone(struct optimfs_group *w, const int *rank, size_t n,
 static void lose(struct optimfs_group *w, const int *rank, size_t n,
     const struct optimfs_error *why);
 
-/* Does this error of a request say that its rank is lost? */
-static bool says_lost(const struct optimfs_error *why)
-{
-	return why->code == EHOSTDOWN || why->code == ETIMEDOUT;
-}
-
 /* Asks ranks; those that do not answer are lost. */
 void ofs_group_ask_any(struct optimfs_group *w, struct ofs_ask *ask, size_t n)
 {
@@ -82,7 +81,7 @@ void ofs_group_ask_any(struct optimfs_group *w, struct ofs_ask *ask, size_t n)
 
 	w->ops->ask(w->w, ask, n);
 	for (size_t i = 0; i < n && lost != NULL; i++)
-		if (says_lost(&ask[i].err)) {
+		if (ofs_group_says_lost(&ask[i].err)) {
 			why = ask[i].err;
 			ofs_group_error_in(w, ask[i].to, &why);
 			lost[nlost++] = ask[i].to;
@@ -122,7 +121,7 @@ void ofs_group_set_lost(struct optimfs_group *w, int rank,
 	int machine = w->ops->node(w->w, rank), *lost;
 	size_t n = 0;
 
-	if (!says_lost(why))
+	if (!ofs_group_says_lost(why))
 		return;
 	/* of those on its own machine this rank would know */
 	lost = why->code != ETIMEDOUT || machine == w->ops->node(w->w, w->rank)

@@ -156,77 +156,122 @@ static bool has_left(struct optimfs_group *w, int rank)
 	return left;
 }
 
-/* Has it died, or fallen silent? */
-static int check_alive(struct optimfs_group *w, int rank, int64_t *asked,
-    struct optimfs_error *err)
+/* Is something awaited of its rank? */
+static bool is_open(const struct ofs_awaited *a, bool all)
 {
-	static const uint8_t kind = OFS_WIRE_PING;
-	const struct ofs_buf ping = { .data = (uint8_t *)(uintptr_t)&kind,
-		.len = 1 };
-	struct optimfs_error own = { 0 };
-	uint8_t done = 0;
-
-	ofs_group_tell_dead(w);
-	if (ofs_group_is_lost(w, rank, err))
-		return -1;
-	if (ofs_clock_ms() - *asked < ASK_MS)
-		return 0;
-	*asked = ofs_clock_ms();
-	if (ofs_group_ask(w, rank, &ping, &done, 1, &own) == -1 &&
-	    (own.code == EHOSTDOWN || own.code == ETIMEDOUT))
-		return optimfs_fail_with(err, &own);
-	ofs_sys_moved();
-	if (done != 0) /* a letter that it sent before is here */
-		ofs_group_set_done(w, rank);
-	return 0;
+	return a->err.code == 0 && (all || !a->came);
 }
 
-int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
-    struct optimfs_error *err)
+/* Finds ranks that are lost, or have left. Who has unmounted still works for
+ * others. */
+static void find_lost(struct optimfs_group *w, struct ofs_awaited *a, size_t n,
+    bool all)
 {
-	if (has_left(w, rank) && !ofs_group_is_lost(w, rank, NULL)) {
-		optimfs_fail(err, EPROTO, "OFS913 it has given up");
-		return ofs_group_error_in(w, rank, err);
+	ofs_group_tell_dead(w);
+	for (size_t i = 0; i < n; i++) {
+		if (!is_open(&a[i], all) ||
+		    ofs_group_is_lost(w, a[i].from, &a[i].err) ||
+		    a[i].tag >> 32 == OFS_MAIL_RESULT ||
+		    !has_left(w, a[i].from))
+			continue;
+		optimfs_fail(&a[i].err, EPROTO, "OFS913 it has given up");
+		ofs_group_error_in(w, a[i].from, &a[i].err);
 	}
-	return check_alive(w, rank, asked, err);
+}
+
+/* Asks each rank once. */
+static void ping_all(struct optimfs_group *w, struct ofs_awaited *a, size_t n,
+    bool all)
+{
+	static const uint8_t ping = OFS_WIRE_PING;
+	struct ofs_ask *ask = calloc(n, sizeof(*ask));
+	size_t m = 0, k = 0;
+
+	for (size_t i = 0; ask != NULL && i < n; i++)
+		if (is_open(&a[i], all) &&
+		    (m == 0 || ask[m - 1].to != a[i].from))
+			ask[m++] = (struct ofs_ask){ .to = a[i].from,
+				.request = &ping,
+				.nrequest = 1,
+				.want = 1 };
+	(void)ofs_group_ask_all(w, ask, m, NULL);
+	for (size_t i = 0; m > 0 && i < n; i++) {
+		if (!is_open(&a[i], all))
+			continue;
+		while (ask[k].to != a[i].from)
+			k++;
+		if (ofs_group_says_lost(&ask[k].err))
+			a[i].err = ask[k].err;
+	}
+	for (k = 0; k < m; k++) {
+		if (ask[k].err.code != 0)
+			continue;
+		ofs_sys_moved();
+		/* a letter that it sent before is here */
+		if (*(const uint8_t *)ask[k].answer != 0)
+			ofs_group_set_done(w, ask[k].to);
+	}
+	w->ops->release(w->w, ask, m);
+	free(ask);
+}
+
+void ofs_mail_alive(struct optimfs_group *w, struct ofs_awaited *a, size_t n)
+{
+	find_lost(w, a, n, true);
+	ping_all(w, a, n, true);
 }
 
 /* The lock is held. */
-static bool take(struct ofs_mail *mail, int from, uint64_t tag,
-    struct ofs_buf *b)
+static bool take(struct ofs_mail *mail, struct ofs_awaited *a)
 {
-	struct letter *l = find(mail, from, tag);
+	struct letter *l = find(mail, a->from, a->tag);
 
 	if (l == NULL || l->b.len < l->total)
 		return false;
-	*b = l->b;
+	a->letter = l->b;
 	l->b = (struct ofs_buf){ 0 };
 	letter_free(l);
 	return true;
 }
 
-int ofs_mail_receive(struct optimfs_group *w, int from, uint64_t tag,
-    const struct ofs_tick *tick, struct ofs_buf *b, struct optimfs_error *err)
+/* Takes what has come, even of a rank that is lost. Is that all? The lock is
+ * held. */
+static bool take_all(struct ofs_mail *mail, struct ofs_awaited *a, size_t n,
+    bool all)
+{
+	bool open = false, failed = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!a[i].came && take(mail, &a[i])) {
+			a[i].came = true;
+			a[i].err.code = 0;
+		}
+		open |= is_open(&a[i], false);
+		failed |= a[i].err.code != 0;
+	}
+	return !open || (all && failed);
+}
+
+void ofs_mail_await(struct optimfs_group *w, struct ofs_awaited *a, size_t n,
+    bool all, const struct ofs_tick *tick)
 {
 	struct ofs_mail *mail = w->mail;
 	int64_t asked = ofs_clock_ms(), rest = WAIT_MIN;
-	bool came;
-	int ret = 0;
 
 	pthread_mutex_lock(&mail->lock);
-	while (!(came = take(mail, from, tag, b)) && ret == 0) {
+	while (!take_all(mail, a, n, all)) {
 		if (ofs_clock_wait(&mail->changed, &mail->lock, rest) == 0)
 			continue;
 		rest = rest * 2 < WAIT_MAX ? rest * 2 : WAIT_MAX;
 		pthread_mutex_unlock(&mail->lock);
-		/* who has unmounted still works for others */
-		ret = tag >> 32 == OFS_MAIL_RESULT
-		    ? check_alive(w, from, &asked, err)
-		    : ofs_mail_alive(w, from, &asked, err);
+		find_lost(w, a, n, all);
+		if (ofs_clock_ms() - asked >= ASK_MS) {
+			asked = ofs_clock_ms();
+			ping_all(w, a, n, all);
+		}
 		if (tick != NULL && tick->fn != NULL)
 			tick->fn(tick->ctx);
 		pthread_mutex_lock(&mail->lock);
 	}
 	pthread_mutex_unlock(&mail->lock);
-	return came ? 0 : -1;
 }

@@ -3,6 +3,8 @@
 #ifndef OFS_CLUSTER_MAIL_H
 #define OFS_CLUSTER_MAIL_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "optimfs/error.h"
@@ -24,16 +26,24 @@ static inline uint64_t ofs_mail_tag(enum ofs_mail_kind kind, uint32_t id)
 /* Sends a letter; -1: it may not have arrived, or b is bad. */
 int ofs_mail_send(struct optimfs_group *w, int to, uint64_t tag,
     const struct ofs_buf *b, struct optimfs_error *err);
-/* Waits for a letter from a rank; b is owned by the caller. EHOSTDOWN (OFS911),
- * ETIMEDOUT (OFS912): the rank is lost; EPROTO (OFS913): it has left (except for
- * the result of a call, for which it stays). tick (may be NULL) is called
- * regularly meanwhile. */
-int ofs_mail_receive(struct optimfs_group *w, int from, uint64_t tag,
-    const struct ofs_tick *tick, struct ofs_buf *b, struct optimfs_error *err);
-/* Is the rank alive? *asked is the time (ms) of the last check; a rank is
- * checked once a second. */
-int ofs_mail_alive(struct optimfs_group *w, int rank, int64_t *asked,
-    struct optimfs_error *err);
+/* A letter that is awaited, as the caller says, and then what became of it. */
+struct ofs_awaited {
+	int from;
+	uint64_t tag;
+	bool came;
+	struct ofs_buf letter; /* if it came: owned by the caller */
+	/* EHOSTDOWN (OFS911), ETIMEDOUT (OFS912): the rank is lost; EPROTO
+	 * (OFS913): it has left (except for the result of a call, for which it
+	 * stays). Else code is 0. */
+	struct optimfs_error err;
+};
+/* Waits for n letters at once, until each has come or cannot come. With all, no rank
+ * can be done without: it ends when one is lost, even if its letter has come. Letters
+ * of one rank stand together. tick (may be NULL) is called regularly meanwhile. */
+void ofs_mail_await(struct optimfs_group *w, struct ofs_awaited *a, size_t n,
+    bool all, const struct ofs_tick *tick);
+/* Are the ranks there? Asks all at once; errors are set as above. */
+void ofs_mail_alive(struct optimfs_group *w, struct ofs_awaited *a, size_t n);
 
 /* For group.c. */
 struct ofs_mail *ofs_mail_new(void);

@@ -85,7 +85,7 @@ static int owner_failed(struct gathering *g, const struct ofs_ask *ask)
 {
 	*g->err = ask->err;
 	ofs_group_error_in(g->s->group, ask->to, g->err);
-	if (ask->err.code != EHOSTDOWN && ask->err.code != ETIMEDOUT)
+	if (!ofs_group_says_lost(&ask->err))
 		return -1;
 	if (ofs_manifest_avoids(g->s, &g->avoid, ask->to))
 		return 1; /* other requests to it have failed, too */
@@ -245,6 +245,17 @@ static int try(struct gathering *g, const struct ofs_segment *segs, size_t n)
 	return ret;
 }
 
+/* In work that ranks share nothing can go on without the owners of a file, and no
+ * other rank shall wait for them as well. */
+static int fail_shared(const struct gathering *g)
+{
+	struct optimfs_group *w = g->s->group;
+
+	for (size_t i = 0; w->together && i < g->avoid.n; i++)
+		ofs_group_set_lost(w, g->avoid.rank[i], g->err);
+	return -1;
+}
+
 /* Does each file have an owner that has not failed? */
 static bool may_retry(const struct gathering *g, const struct ofs_segment *segs,
     size_t n)
@@ -264,7 +275,7 @@ int ofs_remote_ask(const struct ofs_manifest *s, const struct ofs_segment *segs,
 	do
 		ret = try(&g, segs, n);
 	while (ret == 1 && may_retry(&g, segs, n));
-	return ret == 0 ? 0 : -1;
+	return ret == 0 ? 0 : fail_shared(&g);
 }
 
 int ofs_remote_fetch(const struct ofs_manifest *s,
@@ -371,7 +382,7 @@ int ofs_remote_length(const struct ofs_manifest *s, const struct ofs_extent *at,
 	do
 		ret = ask_length(&g, at, max, len);
 	while (ret == 1 && !avoided(&g, choose(&g, at->object, at->off)));
-	return ret == 0 ? 0 : -1;
+	return ret == 0 ? 0 : fail_shared(&g);
 }
 
 /* For another rank. */

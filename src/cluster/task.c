@@ -129,16 +129,22 @@ int ofs_task_report(struct optimfs_group *w, const struct ofs_buf *note,
 
 static int check_beside(struct optimfs_group *w, struct optimfs_error *err)
 {
-	int64_t never;
+	struct ofs_awaited a[3] = { 0 };
 	int beside[3], ret = 0;
+	size_t n = 0;
 
 	ofs_allgather_beside(w, beside);
-	for (int i = 0; i < 3 && ret == 0; i++) {
-		never = 0;
+	for (int i = 0; i < 3; i++)
 		if (beside[i] != -1)
-			ret = ofs_mail_alive(w, beside[i], &never, err);
-		if (ret == -1)
-			ofs_group_set_lost(w, beside[i], err);
+			a[n++] = (struct ofs_awaited){
+				.from = beside[i],
+				.tag = ofs_mail_tag(OFS_MAIL_UP, 0),
+			};
+	ofs_mail_alive(w, a, n);
+	for (size_t i = 0; i < n; i++) {
+		ofs_group_set_lost(w, a[i].from, &a[i].err);
+		if (a[i].err.code != 0 && ret == 0)
+			ret = optimfs_fail_with(err, &a[i].err);
 	}
 	return ret;
 }
