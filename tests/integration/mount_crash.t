@@ -552,7 +552,8 @@ kill -STOP "$daemon"
 detach
 if take_number "$number" "$mnt"; then
 	kill -CONT "$daemon"
-	ok "a daemon commits although another mount has its place and number" 	    eventually gone "$daemon"
+	ok "a daemon commits although another mount has its place and number" \
+	    eventually gone "$daemon"
 	is "the checkpoint has the value" "$(says $lr)" 0.25
 else
 	kill -CONT "$daemon"
