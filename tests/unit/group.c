@@ -626,6 +626,125 @@ static void commit_with(int size, struct commit *c)
 	    c->files, size);
 }
 
+/* Requests of an attempt that was given up, which come when the next has begun. */
+static int ask_of(struct ofs_coordinator *c, enum ofs_participant_op op,
+    uint32_t attempt, struct ofs_buf *rest)
+{
+	struct ofs_buf b[2] = { { 0 } };
+	struct optimfs_error err;
+	int ret;
+
+	c->attempt = attempt;
+	ofs_coordinator_request(c, op, &b[1]);
+	ofs_buf_put(&b[1], rest->data, rest->len);
+	ret = ofs_coordinator_ask(c, b, false, &err);
+	ofs_buf_fini(&b[1]);
+	rest->len = 0;
+	return ret;
+}
+
+static int begin_of(struct ofs_coordinator *c, uint32_t attempt)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	ofs_wire_u64(&b, 0);
+	ret = ask_of(c, OFS_PARTICIPANT_BEGIN, attempt, &b);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int names_of(struct ofs_coordinator *c, uint32_t attempt)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	ofs_wire_u8(&b, 1);
+	ofs_wire_str(&b, "f1");
+	ofs_wire_str(&b, "");
+	ofs_wire_u64(&b, 3);
+	ofs_wire_u32(&b, 0644);
+	ret = ask_of(c, OFS_PARTICIPANT_NAMES, attempt, &b);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int data_of(struct ofs_coordinator *c, uint32_t attempt,
+    const char *bytes)
+{
+	struct ofs_buf b = { 0 };
+	int ret;
+
+	ofs_wire_u32(&b, 0);
+	ofs_wire_u64(&b, 0);
+	ofs_buf_put(&b, bytes, 3);
+	ret = ask_of(c, OFS_PARTICIPANT_DATA, attempt, &b);
+	ofs_buf_fini(&b);
+	return ret;
+}
+
+static int call_of(struct ofs_coordinator *c, enum ofs_participant_op op,
+    uint32_t attempt)
+{
+	static const bool second[2] = { false, true };
+	struct optimfs_error err;
+
+	c->attempt = attempt;
+	return ofs_coordinator_call(c, op,
+	    op == OFS_PARTICIPANT_PREPARE ? "an id" : NULL, second, &err);
+}
+
+static void commit_late(struct job *j, int rank, struct optimfs_group *w)
+{
+	struct ofs_manifest *s = ofs_group_manifest(w, j->path, NULL);
+	struct ofs_buf none = { 0 };
+	struct ofs_coordinator *c;
+
+	if (rank != 0)
+		return;
+	c = s->writing->coordinator;
+	is_u64(c->n, 2, "two directories");
+	ok(begin_of(c, 1) == 0 && names_of(c, 1) == 0 &&
+		data_of(c, 1, "old") == 0,
+	    "an attempt begins");
+	ok(begin_of(c, 2) == 0 && names_of(c, 2) == 0 &&
+		data_of(c, 2, "new") == 0,
+	    "the next attempt begins");
+	is_int(begin_of(c, 1), -1, "a late BEGIN is refused");
+	is_int(names_of(c, 1), -1, "late NAMES are refused");
+	is_int(data_of(c, 1, "bad"), -1, "late DATA are refused");
+	is_int(ask_of(c, OFS_PARTICIPANT_ABORT, 1, &none), -1,
+	    "a late ABORT is refused");
+	is_int(call_of(c, OFS_PARTICIPANT_PREPARE, 1), -1,
+	    "a late PREPARE is refused");
+	is_int(call_of(c, OFS_PARTICIPANT_PREPARE, 2), 0,
+	    "the attempt is prepared");
+	is_int(ask_of(c, OFS_PARTICIPANT_ABORT, 1, &none), -1,
+	    "a late ABORT does not revert it");
+	is_int(call_of(c, OFS_PARTICIPANT_COMMIT, 2), 0, "and done");
+	is_int(ask_of(c, OFS_PARTICIPANT_FORGET, 2, &none), 0, "and forgotten");
+	ofs_stage_close(s->writing->stage, false);
+	s->writing->stage = NULL;
+}
+
+static void test_late(void)
+{
+	struct job j = { .size = 2,
+		.path = each_rank,
+		.options.rw = true,
+		.work = commit_late };
+	struct ofs_buf b = { 0 };
+
+	clear();
+	make_dirs(2);
+	put(path_of("0/f0"), "was", 3);
+	put(path_of("1/f1"), "was", 3);
+	run(&j);
+	load(path_of("1/f1"), &b);
+	is_mem(b.data, "new", 3, "the file has the bytes of the attempt");
+	ofs_buf_fini(&b);
+}
+
 static void test_rounds(void)
 {
 	struct commit two = { .files = 2, .digits = 1 };
@@ -738,6 +857,7 @@ int main(void)
 	test_agreement();
 	test_shared();
 	test_rounds();
+	test_late();
 	test_large();
 	test_ahead();
 	end_ranks();

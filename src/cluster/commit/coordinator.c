@@ -21,6 +21,7 @@ void ofs_coordinator_request(const struct ofs_coordinator *s,
 	ofs_wire_u8(b, OFS_WIRE_PARTICIPANT);
 	ofs_wire_u32(b, s->manifest->number);
 	ofs_wire_u8(b, (uint8_t)op);
+	ofs_wire_u32(b, s->attempt);
 }
 
 /* The writer's own directory. */

@@ -25,7 +25,8 @@ struct ofs_coordinator {
 	int stage; /* of the writer; borrowed */
 	struct ofs_participant_ref *participant;
 	uint32_t n;
-	int *of_rank; /* participant of each rank; -1: none */
+	int *of_rank;     /* participant of each rank; -1: none */
+	uint32_t attempt; /* number of the latest attempt to commit */
 };
 
 /* coordinator.c */

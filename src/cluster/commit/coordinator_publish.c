@@ -384,6 +384,7 @@ static int publish(struct shipping *p, struct optimfs_error *err)
 	char id[OFS_PUBLISH_ID];
 
 	make_id(id);
+	p->s->attempt++;
 	if (ship(p) == -1 ||
 	    ofs_coordinator_call(p->s, OFS_PARTICIPANT_PREPARE, id, NULL,
 		p->err) == -1 ||

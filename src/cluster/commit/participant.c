@@ -29,9 +29,10 @@ struct ofs_participant {
 	pthread_rwlock_t lock;
 	struct ofs_publish *p;
 	struct ofs_manifest
-	    *of;    /* manifest whose files p replaces; a reference */
-	bool voted; /* prepared: may not be reverted by us */
-	int *fd;    /* files of p by number */
+	    *of;          /* manifest whose files p replaces; a reference */
+	bool voted;       /* prepared: may not be reverted by us */
+	uint32_t attempt; /* the latest that was begun or given up */
+	int *fd;          /* files of p by number */
 	uint32_t nfds, capfds;
 };
 
@@ -321,9 +322,32 @@ static int forget(struct ofs_participant *k, struct optimfs_error *err)
 	return ofs_publish_forget(k->stage, err);
 }
 
-static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
-    struct ofs_request *q, struct optimfs_error *err)
+/* Does a request belong to an attempt that is over? */
+static bool is_late(const struct ofs_participant *k, enum ofs_participant_op op,
+    uint32_t attempt)
 {
+	switch (op) {
+	case OFS_PARTICIPANT_BEGIN:
+		return attempt <= k->attempt;
+	case OFS_PARTICIPANT_ABORT:
+		return attempt < k->attempt;
+	case OFS_PARTICIPANT_NAMES:
+	case OFS_PARTICIPANT_DATA:
+	case OFS_PARTICIPANT_PREPARE:
+	case OFS_PARTICIPANT_COMMIT:
+		return attempt != k->attempt;
+	default:
+		return false;
+	}
+}
+
+static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
+    uint32_t attempt, struct ofs_request *q, struct optimfs_error *err)
+{
+	if (is_late(k, op, attempt))
+		return ofs_wire_malformed(err);
+	if (op == OFS_PARTICIPANT_BEGIN || op == OFS_PARTICIPANT_ABORT)
+		k->attempt = attempt;
 	switch (op) {
 	case OFS_PARTICIPANT_RECOVER:
 	case OFS_PARTICIPANT_PREPARE:
@@ -338,6 +362,8 @@ static int answer_locked(struct ofs_participant *k, enum ofs_participant_op op,
 		return 0;
 	case OFS_PARTICIPANT_FORGET:
 		return forget(k, err);
+	case OFS_PARTICIPANT_DATA:
+		return data(k, &q->c, err);
 	default:
 		return ofs_wire_malformed(err);
 	}
@@ -347,6 +373,7 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 {
 	enum ofs_participant_op op =
 	    (enum ofs_participant_op)ofs_cursor_u8(&q->c);
+	uint32_t attempt = ofs_cursor_le32(&q->c);
 	struct ofs_participant *k = q->manifest->offered->participant;
 	int ret;
 
@@ -359,13 +386,11 @@ static int answer(struct ofs_request *q, struct optimfs_error *err)
 		participant_free(k);
 		return 0;
 	}
-	if (op == OFS_PARTICIPANT_DATA) {
+	if (op == OFS_PARTICIPANT_DATA)
 		pthread_rwlock_rdlock(&k->lock);
-		ret = data(k, &q->c, err);
-	} else {
+	else
 		pthread_rwlock_wrlock(&k->lock);
-		ret = answer_locked(k, op, q, err);
-	}
+	ret = answer_locked(k, op, attempt, q, err);
 	pthread_rwlock_unlock(&k->lock);
 	return ret;
 }

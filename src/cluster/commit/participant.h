@@ -12,7 +12,8 @@ struct ofs_manifest;
 
 /* For each directory with files of a checkpoint, one rank is the participant:
  * it holds the lock beside it, and prepares and publishes new files on request
- * of the writer (coordinator.h). Its answers to PARTICIPANT:
+ * of the writer (coordinator.h). Its answers to PARTICIPANT, by the operation (1),
+ * which the number of the attempt to commit (4) follows:
  *
  *   JOIN     takes the lock beside its directory; answered with a struct
  *            ofs_join_answer
@@ -31,7 +32,11 @@ struct ofs_manifest;
  *   FORGET   all directories are complete
  *
  * A participant that has prepared and hears nothing more leaves everything for
- * RECOVER by the next mount: the writer may or may not have decided. */
+ * RECOVER by the next mount: the writer may or may not have decided.
+ *
+ * A thread of a rank that was stopped may have taken a request of an attempt that
+ * the writer has given up, and go on when the next one has begun. The number tells:
+ * such a request changes nothing. */
 enum ofs_participant_op {
 	OFS_PARTICIPANT_JOIN,
 	OFS_PARTICIPANT_LEAVE,
