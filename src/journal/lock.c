@@ -39,8 +39,9 @@ struct holder {
 };
 
 /* The contents of the file that tells everybody of the holder's mount: its
- * device (0:0 when the holder knows that it is gone), the name space of the process number, and the source, because the
- * kernel gives the device number of a mount that is gone to the next one. */
+ * device, the name space of the process number, and the source, because the
+ * kernel gives the device number of a mount that is gone to the next one. Device
+ * 0:0: the holder knows that it is gone; then what follows has no meaning. */
 struct mounted {
 	char boot[OFS_BOOT_ID];
 	long pid;

@@ -41,9 +41,9 @@
  * is behind it, the commit writes these places again, no more.
  *
  * Nothing is recorded. If the process dies, these files are gone, and what was
- * copied into the mount is in the stage. Whatever fails ends the thread, as do
- * file systems without O_TMPFILE or O_DIRECT: then the commit writes all, and
- * reports what it cannot. */
+ * copied into the mount is in the stage. If a layout fails, it is tried again
+ * later. Whatever else fails ends the thread, as do file systems without O_TMPFILE
+ * or O_DIRECT: then the commit writes all, and reports what it cannot. */
 
 #define RUN   (UINT64_C(4) << 20) /* the most of a place; divides a part */
 #define ALIGN 4096u               /* for O_DIRECT */

@@ -14,10 +14,10 @@
 /* A block is a file in a directory of the user's, whose name is a hash of its
  * key: the address, the entity tag and the size of the file that it is from, its
  * number, and the runs of which it is. It has the key and a checksum, so a file
- * that is damaged, or was being written when a process was killed, counts as none. Processes share the
- * directory without locks. The cache is never needed: all failures are those of
- * an empty one. Thread-safe, also in threads that may not rename files or make
- * directories. */
+ * that is damaged, or was being written when a process was killed, counts as none.
+ * Processes share the directory without locks. The cache is never needed: all
+ * failures are those of an empty one. Thread-safe, also in threads that may not
+ * rename files or make directories. */
 struct ofs_http_disk;
 
 /* What cache_disk= is if it is not given, and the least it can be. */
